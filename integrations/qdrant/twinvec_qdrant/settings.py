@@ -28,11 +28,12 @@ MOST_HITS = 10_000
 
 _OVERSAMPLING = {"none": 1.0, "int8": 2.0, "turbo": 2.0, "binary": 4.0}
 
-NEWEST_READING = 7
+NEWEST_READING = 8
 """Newest reading version, which says how text is extracted from files. A collection records its reading version.
 
 Older versions differ as follows; each also has the differences of the versions after it.
 
+- Version 7: minified scripts and style sheets are text.
 - Version 6: source maps are text, and chunks of configuration do not have the path as heading.
 - Version 5: a ``.json`` or ``.mbox`` file is one text; reStructuredText has no headings; headings of chunks keep their
   Markdown markup; keys of front matter that are dates are left out.

@@ -214,6 +214,7 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._begin_stop()
         await super().shutdown(sockets)
+        gc.unfreeze()  # the bindings of triton print each object that is not collected at the end
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

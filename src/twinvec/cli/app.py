@@ -139,7 +139,16 @@ def _has_current_folder() -> bool:
 def _collect_garbage_rarely() -> None:
     """Spare the process most garbage collections of the imported modules, and those of its end."""
     gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
-    atexit.register(gc.freeze)
+    atexit.register(_skip_last_collections)
+
+
+def _skip_last_collections() -> None:
+    """Skip the garbage collections at the end of the process, unless triton is imported.
+
+    The bindings of triton 3.9, made by nanobind, print each object that is not collected.
+    """
+    if "triton" not in sys.modules:
+        gc.freeze()
 
 
 def build_app(*, only: str | None = None) -> typer.Typer:

@@ -56,12 +56,12 @@ def progress_bar(
         shown: False shows nothing.
     """
     if not shown or not sys.stderr.isatty():
-        yield _Lines(label, total, unit, done) if shown else unseen
+        yield _Lines(label, total, unit, done, _before(work, total, done), work) if shown else unseen
         return
     from twinvec.support.progress_display import Count, display
 
     with display(window) as progress:
-        before = round(work * done / total) if work is not None and total else done
+        before = _before(work, total, done)
         counted = Count(total, unit, work_unit, items=done, done=done, before=before)
         by_work = work is not None
         task = progress.add_task(label, total=work if by_work else total, completed=before, count=counted)
@@ -77,26 +77,35 @@ def progress_bar(
         progress.update(task, total=end, completed=end)  # the finished bar shows the time that all items took
 
 
-class _Lines:
-    """Writes a line a minute: how many items are finished, and how many have failed."""
+def _before(work: float | None, total: int | None, done: int) -> int:
+    """Return the estimated work of the ``done`` items that an earlier run has finished."""
+    return round(work * done / total) if work is not None and total else done
 
-    def __init__(self, label: str, total: int | None, unit: str, done: int) -> None:
+
+class _Lines:
+    """Writes a line a minute: how many items are finished, the share of the work, and how many items have failed."""
+
+    def __init__(self, label: str, total: int | None, unit: str, done: int, before: int, work: float | None) -> None:
         self._label = label
         self._of = "" if total is None else f" of {total:,}"
         self._unit = unit
         self._items = done
+        self._worked: float = before
+        self._work = work
         self._failed = 0
         self._note = ""
         self._due = time.monotonic() + _LINE_SECONDS
 
     def __call__(self, count: int, /, *, failed: int = 0, work: float | None = None, note: str | None = None) -> None:
         self._items += count
+        self._worked += count if work is None else work
         self._failed += failed
         self._note = self._note if note is None else note
         now = time.monotonic()
         if now >= self._due:
             self._due = now + _LINE_SECONDS
             failed_ones = f"{self._failed:,} failed" if self._failed else ""
-            parts = (f"{self._items:,}{self._of} {self._unit}", failed_ones, self._note)
+            share = f"{min(self._worked / self._work, 1):.0%} of the work" if self._work else ""
+            parts = (f"{self._items:,}{self._of} {self._unit}", share, failed_ones, self._note)
             sys.stderr.write(f"{self._label}: {', '.join(filter(None, parts))}\n")
             sys.stderr.flush()

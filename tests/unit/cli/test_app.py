@@ -319,3 +319,17 @@ def test_a_name_that_is_too_long_for_a_file_is_an_error_of_one_line(twinvec, com
     done = twinvec(*command)
     assert done.code == 1
     assert re.fullmatch(r"twinvec: a+\.\.\.a+: File name too long\n", done.err)
+
+
+@pytest.mark.parametrize("imported", [True, False])
+def test_the_end_of_a_command_collects_garbage_only_if_triton_is_imported(imported):
+    """Objects of triton that are not collected at the end are reported on stderr."""
+    program = (
+        "import sys, types\n"
+        "class Told:\n    def __del__(self): print('collected')\n"
+        "told = Told()\ntold.itself = told\n"
+        "from twinvec.cli.app import _collect_garbage_rarely\n_collect_garbage_rarely()\n"
+        f"if {imported}: sys.modules['triton'] = types.ModuleType('triton')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, timeout=60, check=True)
+    assert done.stdout == ("collected\n" if imported else "")

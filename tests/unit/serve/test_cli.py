@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import os
 import re
@@ -16,7 +18,9 @@ from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 import yaml
+from fastapi import FastAPI
 from mcp import Client, StdioServerParameters
 from typer.testing import CliRunner
 
@@ -25,7 +29,7 @@ from twinvec.errors import ConfigurationError, StoreUnavailableError
 from twinvec_qdrant import Collection
 from twinvec_serve import ServeSettings, process
 from twinvec_serve.cli import _tell_ready
-from twinvec_serve.process import address_of, listening
+from twinvec_serve.process import _Server, address_of, listening
 from twinvec_serve.safety.exposure import check_exposure
 from unit.serve.processes import Server, command, serving
 from unit.serve.test_safety import KEY, certificate
@@ -447,3 +451,18 @@ def test_the_server_may_open_as_many_files_as_the_system_permits(tmp_path, tiny_
             assert resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE) == (most, most)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_server_that_has_stopped_leaves_no_frozen_objects():
+    """Objects of triton that the end of the process does not collect are reported on stderr."""
+    counts = []
+
+    def stop():
+        counts.append(gc.get_freeze_count())
+        server.should_exit = True
+
+    config = uvicorn.Config(FastAPI(), lifespan="off", log_config=None)
+    server = _Server(config, ready=stop, stopping=lambda: None, begin_stop=lambda: None)
+    with listening("127.0.0.1", 0) as sockets:
+        asyncio.run(server.serve(sockets))
+    assert counts[0] > gc.get_freeze_count() == 0

@@ -146,6 +146,20 @@ def test_without_a_terminal_there_is_a_line_a_minute(capsys, monkeypatch):
     )
 
 
+def test_the_lines_show_the_work_within_an_item(capsys, monkeypatch):
+    seconds = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: seconds[0])
+    with progress_bar("Ingesting", 4, "documents", work=1000, done=1) as advance:
+        for seconds[0], count, work in ((60, 1, 50), (120, 0, 444), (180, 0, 0), (240, 2, 500)):
+            advance(count, work=work)
+    assert capsys.readouterr().err.splitlines() == [
+        "Ingesting: 2 of 4 documents, 30% of the work",
+        "Ingesting: 2 of 4 documents, 74% of the work",
+        "Ingesting: 2 of 4 documents, 74% of the work",
+        "Ingesting: 4 of 4 documents, 100% of the work",
+    ]
+
+
 def test_a_note_stays_until_the_next_one(terminal, capsys, monkeypatch):
     with bar(terminal, "Training", 20, "steps") as advance:
         advance(0, note="loss 0.5")

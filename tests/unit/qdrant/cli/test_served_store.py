@@ -341,7 +341,7 @@ def test_the_report_of_a_lost_process_has_what_it_had_committed(folder):
 
 @pytest.mark.parametrize(
     ("info", "is_new"),
-    [({"sources": 0}, True), ({"sources": 3}, False), *[({"sources": 3, "reading": n}, n > 1) for n in range(1, 7)]],
+    [({"sources": 0}, True), ({"sources": 3}, False), *[({"sources": 3, "reading": n}, n > 1) for n in range(1, 9)]],
 )
 def test_files_are_read_as_the_collection_asks(tmp_path, info, is_new):
     """A collection that records nothing and has documents is one of an older version."""

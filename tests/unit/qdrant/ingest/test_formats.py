@@ -160,6 +160,34 @@ def test_other_maps_are_text(text, tmp_path):
     assert read(tmp_path / "lang.map").text == text
 
 
+MINIFIED = "var tea=[" + ",".join(f'{{name:"tea {n}"}}' for n in range(150)) + "];"
+
+
+@pytest.mark.parametrize("suffix", ["js", "mjs", "cjs", "CSS"])
+@pytest.mark.parametrize("before", ["", "/*! Tea 1.0 */\n\n"])
+def test_minified_code_is_empty(before, suffix, tmp_path):
+    path = tmp_path / f"tea.{suffix}"
+    path.write_text(before + MINIFIED)
+    assert read(path) == Empty(path.name, "a minified file, which holds no text of its own")
+    assert read_file(path, path.name, 7).text == before + MINIFIED, "older collections keep it"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("tea.js", "\n".join([f'tea("{"Green tea is steamed. " * 40}")'] * 9)),  # long sentences, such as translations
+        ("tea.js", MINIFIED + "\n// tea\n" * 200),  # one long line in a file of short ones
+        ("tea.txt", MINIFIED),
+        ("tea.json", f'["{"tea " * 900}"]'),
+        ("tea.js", " \n"),
+    ],
+)
+def test_other_code_is_text(name, text, tmp_path):
+    (tmp_path / name).write_text(text)
+    found = read(tmp_path / name)
+    assert found == Empty(name, "holds no text") if text.isspace() else found.text == text
+
+
 PAGE = """<html><head><title>Tea: brewing</title></head><body>
 <div class="navheader"><table><tr><th>Brewing</th></tr><tr><td><a href="milk.html"><img src="prev.png" alt="Prev"></a>
 </td></tr></table></div>

@@ -2,7 +2,7 @@
 
 Text files are decoded here, PDFium reads PDFs (``pdf_pages``), libraries convert other formats (``converting``),
 ``letters`` reads e-mails, ``subtitles`` subtitles, and ``web.drawings`` drawings. A file without text, such as a
-picture, a recording or a font, becomes ``Empty``. So does a source map, which only repeats other files.
+picture, a recording or a font, becomes ``Empty``. So does a file that ``generated`` recognises.
 
 The document depends only on the bytes, the file's name and the reading version. A process on another machine, which
 does not have the file, can therefore parse the bytes. ``older`` holds the code that only version 1 uses.
@@ -10,7 +10,6 @@ does not have the file, can therefore parse the bytes. ``older`` holds the code 
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import stat
@@ -26,6 +25,7 @@ from twinvec_qdrant.ingest.front_matter import split_front_matter
 from twinvec_qdrant.ingest.markup import MARKDOWN_SUFFIXES, RESTRUCTURED_TEXT_SUFFIXES
 from twinvec_qdrant.ingest.reading.converting import CONVERTED_SINCE, convert
 from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris, without_escapes
+from twinvec_qdrant.ingest.reading.generated import generated_kind
 from twinvec_qdrant.ingest.reading.letters.mail import MAIL_SUFFIX, document_of_mail, read_mail
 from twinvec_qdrant.ingest.reading.older.pdf import read_pdf_of_version_1
 from twinvec_qdrant.ingest.reading.pdf_pages import read_pdf
@@ -44,11 +44,9 @@ from twinvec_qdrant.ingest.reading.results import (
 from twinvec_qdrant.ingest.reading.subtitles import SUBTITLES, text_of_subtitles
 from twinvec_qdrant.ingest.reading.web.drawings import DRAWING, text_of_drawing
 
-_SOURCE_MAP = ".map"
 _WHY_EMPTY = {
     ".pdf": f"{NO_TEXT}, perhaps only images; recognise its text first (OCR)",
     DRAWING: f"a drawing, which {NO_TEXT}",
-    _SOURCE_MAP: f"a source map, which {NO_TEXT} of its own",
 }
 _UNREAD_FRONT_MATTER = "%s: the front matter cannot be read and stays text: %s"
 _WITHOUT_TEXT = {  # kind of file -> endings. If such a file is not text, it counts as empty, not as damaged.
@@ -154,10 +152,11 @@ def _or_failure(identity: str, suffix: str, work: Callable[[], T]) -> T | Failur
 def _parsed(file: FileBytes) -> Document | Empty:
     if not file.data:  # empty, so not damaged, whatever its format
         return Empty(printable(file.identity), NO_TEXT)
-    return or_empty(as_document(_document(file), 0), _WHY_EMPTY.get(file.suffix, NO_TEXT))
+    found = _document(file)
+    return found if isinstance(found, Empty) else or_empty(as_document(found, 0), _WHY_EMPTY.get(file.suffix, NO_TEXT))
 
 
-def _document(file: FileBytes) -> Document:
+def _document(file: FileBytes) -> Document | Empty:
     identity, suffix, data, version = file
     if suffix == ".pdf":
         return _of_pdf(file)
@@ -173,8 +172,8 @@ def _document(file: FileBytes) -> Document:
         text = without_escapes(text)
     if suffix in SUBTITLES and version > 5:
         text = text_of_subtitles(text, suffix)
-    if suffix == _SOURCE_MAP and version > 6 and _is_source_map(text):
-        text = ""
+    if kind := generated_kind(text, suffix, version):
+        return Empty(printable(identity), f"a {kind}, which {NO_TEXT} of its own")
     is_markdown = suffix in MARKDOWN_SUFFIXES
     payload: dict[str, Any] = {}
     if is_markdown:
@@ -187,17 +186,6 @@ def _document(file: FileBytes) -> Document:
         payload["encoding"] = encoding
     title = payload.pop("title") if isinstance(payload.get("title"), str) else ""
     return Document(identity, text, title, payload)
-
-
-def _is_source_map(text: str) -> bool:
-    """Return whether a text is a source map (ECMA-426): the places of the parts of a generated file in its sources."""
-    if text.startswith(")]}'"):  # a line that keeps browsers from running the file
-        _, _, text = text.partition("\n")
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and "version" in found and ("mappings" in found or "sections" in found)
 
 
 def _without_data_uris(markdown: str, version: int) -> str:
