@@ -196,8 +196,9 @@ class Chunker:
             heading = headings[index]
             if path and heading != _join(path) and language is None:
                 body = f"{path[-1]}\n\n{body}"
-            if not body.strip() and index + 1 < len(sections) and headings[index + 1].startswith(heading):
-                continue  # the next section repeats this heading
+            following = headings[index + 1] if index + 1 < len(sections) else ""
+            if not body.strip() and _join([following, ""]).startswith(_join([heading, ""])):
+                continue  # the next heading path begins with this one
             yield from self._in_context(
                 body, [_Piece(heading, _under(heading, piece), piece) for piece in self._split(body, heading, kind)]
             )
