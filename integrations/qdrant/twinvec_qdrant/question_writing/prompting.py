@@ -34,7 +34,9 @@ _WORD = re.compile(rf"[{_SPACELESS}]|[^\W{_SPACELESS}]+")  # a letter of a scrip
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
 _FENCED = re.compile(r"```\w*\n(.*)\n```", re.DOTALL)
 _MARK = re.compile(
-    r"^[*_]*(?:(?:q(?:uestion)?\s*)?\d{1,2}\s*[.):]|q(?:uestion)?\s*:|[-*\u2022\u2013\u2014>#]+)[*_]*\s+", re.I
+    r"^[*_]{0,9}(?:(?:q(?:uestion)?\s*)?\d{1,2}\s*[.):]|q(?:uestion)?\s*:|[-*\u2022\u2013\u2014>#]{1,9})"
+    r"[*_]{0,9}\s+",  # bounded, since a confused model may write thousands of asterisks
+    re.IGNORECASE,
 )
 _STATED = (".", "!", "\u3002", "\uff01", "\u0964", "\u06d4")  # ends of sentences that do not ask
 _APOSTROPHES = "'\u2019"

@@ -281,3 +281,9 @@ def test_an_xhtml_file_is_read_like_a_web_page():
         "<body><a id='x'/><p>Thé<br/><![CDATA[a < b]]></p><nav>no</nav></body></html>"
     )
     assert convert(page.encode(), ".xhtml") == "# Teas\n\nThé\na < b"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tag", ["<noframes ", "<![CDATA["])
+def test_the_time_is_linear_in_the_number_of_tags_without_an_end(tag):
+    assert "Tea" in convert(b"<p>Tea</p>" + tag.encode() * (2**21 // len(tag)), ".xhtml")
