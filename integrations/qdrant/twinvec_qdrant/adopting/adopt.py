@@ -183,7 +183,7 @@ def _check_shape(source: ForeignCollection) -> None:
 
 
 def _new_description(source: ForeignCollection, wanted: RequestedSettings, encoder: SpaceEncoder) -> Description:
-    Analyzer(wanted.language)  # refuses a language without a stemmer
+    Analyzer(wanted.language)  # raises an error for a language without a stemmer
     payload_indexes = wanted.payload_indexes or AUTOMATIC
     check_requested(payload_indexes, None)
     return Description(
@@ -253,7 +253,7 @@ def _copy(target: Collection, layout: Layout, points: list[Point], report: Adopt
     vectors = {}
     for point in points:
         if is_ours(point.payload) and point.dense is None:
-            continue  # skips a record that a given-up adoption left
+            continue  # a record that an abandoned adoption left
         try:
             document = document_of(layout, point.id, point.payload)
             if point.dense is None:

@@ -42,7 +42,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {"langchain": (UNNAMED,), "llama_index":
 
 _SAMPLE = 32  # most points to compare
 _LOOKED_AT = 8 * _SAMPLE  # most points to read for the sample
-_CLEARLY = 0.002  # how much higher the mean cosine with another prompt must be
+_CLEARLY = 0.002  # a prompt agrees clearly better if its mean cosine is higher by this much
 
 
 @contextmanager
@@ -102,7 +102,7 @@ class ForeignCollection:
         """Check on a sample that the encoder gives the stored vectors; errors are those of ``adopt_collection``.
 
         Unless the layout is ``known`` to fit, the sample decides whether texts were embedded with their metadata. The
-        sample has only points that can be adopted, or with ``in_place``, adopted in place.
+        sample has only points that can be adopted, and with ``in_place``, only points that can be adopted in place.
         """
         looked_at = islice(self.backend.scroll(among), _LOOKED_AT)
         points = [each for each in looked_at if is_theirs(each.payload)]

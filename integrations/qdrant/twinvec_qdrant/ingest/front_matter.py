@@ -22,7 +22,6 @@ MAX_BYTES = 64 * 1024
 MAX_DEPTH = 20
 """Largest depth of nested lists and mappings in a front matter."""
 
-
 _TOO_LARGE = f"more than the limit of {MAX_BYTES:,} bytes"
 _TOO_DEEP = f"more than {MAX_DEPTH} levels"
 # largest number of dots in a line: tomllib's time grows with the square of the number of dots in a key
@@ -40,11 +39,12 @@ def split_front_matter(
     A block stays part of the text if it is not a YAML mapping, exceeds ``MAX_BYTES`` or ``MAX_DEPTH``, has NaN or an
     infinity, or has aliases: a few lines of aliases can expand to gigabytes. With ``toml``, a block between lines of
     "+++" is read as TOML, with the same limits. If a block stays, ``tell`` is called with the line and the reason.
-    ``tell`` is not called for prose between two horizontal rules, which begins with a blank line or is valid YAML of
-    another kind.
+    ``tell`` is not called for prose between two horizontal rules: a block that begins with a blank line, or that is
+    valid YAML but not a mapping.
 
-    With ``newest``, a "T" stands between date and time, and keys of YAML stay as they are written. Without it, a blank
-    stands there, keys that are dates are left out, and numbers and truth values have the form of JSON: "true" for yes.
+    With ``newest``, a "T" separates date and time, and keys of YAML stay as they are written. Without it, a space
+    separates them, YAML's keys that are dates are left out, and keys that are numbers or truth values are spelt as in
+    JSON: "true" for yes.
     """
     is_toml = toml and _TOML_RULE.match(text) is not None
     if not is_toml and not text.startswith("---"):
@@ -66,7 +66,7 @@ def split_front_matter(
 
 
 def _toml_values(block: str, as_json: Callable[[object], object]) -> dict[str, Any]:
-    """Return the values of a block of TOML; ``as_json`` converts those that JSON lacks."""
+    """Return the values of a block of TOML; ``as_json`` converts the values that JSON lacks, such as dates."""
     if len(block.encode()) > MAX_BYTES:
         raise DocumentError(_TOO_LARGE)
     if any(line.count(".") > _MOST_DOTS for line in block.splitlines()):

@@ -100,7 +100,7 @@ class PlannedDocument:
     def change(
         self, chunks: Mapping[str, WeighedText], model: Generation, revision: str, draft: Draft | None
     ) -> Change:
-        """Return the commit of this document, whose ``chunks`` have vectors of the model; see ``points``."""
+        """Return the commit of this document: its record and its ``points``, with vectors of the ``model``."""
         points = self.points(range(len(self.ids)), chunks, model.vector, revision)
         terms = sum(chunks[key].length for key in self.keys)
         kept_payload = {} if self.ids else self.document.payload

@@ -82,7 +82,7 @@ def questions_of(answer: str, most: int) -> list[str]:
 
     If ``most`` lines end with a question mark, only these lines count. Otherwise all lines count, since people also
     search by key words. Some models answer with a JSON array: its texts are the lines. Other JSON has no questions. If
-    ``most`` is more than 1, a single statement is no question: so a model refuses.
+    ``most`` is more than 1, an answer of one statement has no questions, since models refuse in this form.
     """
     text = _THOUGHT.sub("", answer).rpartition("</think>")[2]
     value = _json_in(text)
@@ -99,7 +99,7 @@ def questions_of(answer: str, most: int) -> list[str]:
 
 
 def _json_in(text: str) -> Any:
-    """Return the JSON value that the text is, perhaps in a fenced block; None if the text is not JSON."""
+    """Return the value of a text that is JSON, perhaps in a fenced block; None if the text is not JSON."""
     fenced = _FENCED.fullmatch(text.strip())
     try:
         return json.loads(fenced[1] if fenced else text)

@@ -23,7 +23,7 @@ from twinvec_qdrant.updates.updating import UpdateReport, places, update_collect
 
 _QUIET_MS = 400  # changes are reported this long after the last one
 _LONGEST_MS = 800  # changes are reported this long after the first one, even if more changes come
-_BEGUN_MS = 1  # timeout, so short that watchfiles yields soon after its start, which shows that it watches
+_BEGUN_MS = 1  # timeout after which watchfiles yields without a change; the first yield shows that it watches
 _LOOK_SECONDS = 1.0
 _RETRY_SECONDS = 5.0
 _READY = "ready"
@@ -111,7 +111,7 @@ class Changes:
         self._told: SimpleQueue[set[tuple[Path, bool]] | OSError | None] = SimpleQueue()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
-        self.stale = False  # whether to begin anew: a folder has appeared or vanished, or watchfiles failed
+        self.stale = False  # whether to watch anew, since a folder has appeared or vanished, or watchfiles failed
 
     def __enter__(self) -> Self:
         there = {path: root for key, (root, path) in self._roots.items() if key not in self._missing}
@@ -136,7 +136,7 @@ class Changes:
             thread.join()
 
     def wait(self, seconds: float | None = None) -> set[Key]:
-        """Wait at most ``seconds`` for a change; return the changed sources, or all if they cannot be determined."""
+        """Wait for a change, at most ``seconds``; return the changed sources, or all if watchfiles cannot name them."""
         while True:
             pause = min(filter(None, (seconds, _LOOK_SECONDS if self._missing else None)), default=None)
             try:

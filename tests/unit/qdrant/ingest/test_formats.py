@@ -16,9 +16,9 @@ from bs4 import Tag
 import office_files
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant import Empty, Failure, read_source
+from twinvec_qdrant.ingest.reading import pdf_pages
 from twinvec_qdrant.ingest.reading.converting import _without_placeholders, convert
 from twinvec_qdrant.ingest.reading.decoding import decode_as_stated
-from twinvec_qdrant.ingest.reading import pdf_pages
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES, read_file
 from twinvec_qdrant.ingest.reading.results import PagedDocument
 from twinvec_qdrant.settings import NEWEST_READING

@@ -72,7 +72,7 @@ class Chunk:
 
 
 class _Piece(NamedTuple):
-    """The heading of a chunk, its text, the part of the document in it, and its text in context."""
+    """What becomes a chunk: its heading, its text with the heading, its text without (body), its text in context."""
 
     heading: str
     text: str
@@ -217,7 +217,7 @@ class Chunker:
             raise DocumentError(f"document {document.id!r}: {error}") from error
 
     def _heading(self, path: Sequence[str]) -> str:
-        """Return the heading path, truncated to a third of a chunk: the last headings, or the start of the last one."""
+        """Return the heading path, truncated to a third of a chunk: its last headings, or the last one's start."""
         room = max(self._room // 3, 1)
         for start in range(len(path)):
             heading = _join(path[start:])

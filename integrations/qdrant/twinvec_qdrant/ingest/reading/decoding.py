@@ -51,7 +51,7 @@ _BEGINNINGS = {  # first bytes of pages that have no byte order mark (XML 1.0, a
     b"\0<": "utf-16-be",
 }
 _LATIN_1 = ("ascii", "iso8859-1")  # browsers read these as Windows-1252, and its unassigned bytes as control characters
-# surrogate of a byte that Windows-1252 does not assign -> the byte
+# surrogate of a byte to which Windows-1252 assigns no character -> the byte
 _UNASSIGNED = {0xDC00 + byte: byte for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)}
 # Python's own codecs, in which no file is written
 _NOT_OF_TEXTS = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined"})
@@ -225,7 +225,7 @@ def is_utf_8(data: bytes) -> bool:
 
 
 def _is_nearly_utf_8(blocks: Callable[[], Iterable[bytes]]) -> bool:
-    """Return whether a text has characters of several bytes in UTF-8, and few wrong bytes or a cut end."""
+    """Return whether a text is UTF-8 except for few wrong bytes or a cut end, and has characters of several bytes."""
     decoder = _decoder(_UTF_8, "replace")
     broken = whole = 0
     for block in blocks():

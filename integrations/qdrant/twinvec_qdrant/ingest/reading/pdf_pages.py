@@ -16,7 +16,7 @@ from twinvec.errors import DocumentError
 from twinvec.support.extras import import_extra
 
 _MARK = b"%PDF-"
-_MARK_WITHIN = 1024  # bytes: readers of PDF allow other bytes before the mark
+_MARK_WITHIN = 1024  # first bytes that may hold the mark, as readers of PDF allow
 _REPEATED = 3  # most lines of a header, and of a footer, that pages repeat
 _PROSE = 40  # characters; a line of prose that continues in the next line has at least about as many
 _PAGES_BACK = 2  # two, because left and right pages have different headers

@@ -38,7 +38,7 @@ _IN_LINE = ("a", "b", "button", "em", "i", "small", "span", "sub", "sup", "svg")
 _OPENED = re.compile(  # a part of the class of an element that readers open
     r"(?:^|[-_])tabs?(?:$|[-_])|tab-?(?:content|pane)|accordion|collaps|expand|spoiler|toggle", re.IGNORECASE
 )
-_RUNNING_TEXT = 100  # a hidden element with more characters, outside links and controls, is content that a script shows
+_RUNNING_TEXT = 100  # a hidden element with more characters outside links and controls is content that a script shows
 _LIST_ITEMS = 200  # the converter takes the square of this for each list
 _BLOCKS = (  # blocks in the HTML standard's section on rendering, without the blocks that markdownify knows
     *("address", "aside", "center", "details", "dialog", "fieldset", "figure", "footer", "form", "header", "hgroup"),
@@ -248,9 +248,9 @@ def _unseen(page: Any, facts: Mapping[int, _Facts]) -> set[int]:
 
 
 def _is_decoration(element: Any) -> bool:
-    """Return whether an element is a decoration in a line, which is not read out.
+    """Return whether an element is a decoration within a line, which screen readers skip.
 
-    Larger elements that are not read out may be content: an open dialog makes all others so.
+    Larger elements that screen readers skip may be content: an open dialog makes them skip everything else.
     """
     return element.name in _IN_LINE and str(element.get("aria-hidden")).lower() == "true"
 
@@ -264,10 +264,10 @@ def _is_hidden(element: Any) -> bool:
 
 
 def _is_shown_later(element: Any, held: _Facts, controlled: Collection[str]) -> bool:
-    """Return whether a hidden element is content that readers can open, such as a tab, or content until a script runs.
+    """Return whether a hidden element is content that readers can open, such as a tab, or that a script shows later.
 
-    Such tabs are in pages of Docusaurus, Starlight and Sphinx; Docusaurus also hides the content of <details>. Running
-    text is content too: few pages say that a script shows it.
+    Pages of Docusaurus, Starlight and Sphinx have such tabs; Docusaurus also hides the content of <details>. Hidden
+    running text counts as content, since few pages state that a script shows it.
     """
     if held.has_paragraph or (held.running > _RUNNING_TEXT and element.name not in _APART_IN_LINE):
         return True
