@@ -60,7 +60,7 @@ def registered(
         check_text(text, f"describe, under {check_text(path, 'describe: path')!r}")
     roots = Roots(catalog.backend)
     named = source is not None
-    wanted = None if source is None else StoredRoot(source, described=dict(describe))
+    wanted = None if source is None else StoredRoot(source, described=_by_place(describe))
     if isinstance(documents, RootElsewhere):
         _reading_version(catalog, is_old=any, write=write)
         wanted, named, documents = StoredRoot.of_fields(documents.root), documents.named, documents.documents
@@ -138,7 +138,7 @@ def source_name(root: Root) -> str:
 def stored_root(root: Root, name: str | None, describe: Mapping[str, str]) -> StoredRoot:
     """Return the form in which a collection stores a root; default name: the name of its folder or file."""
     name = source_name(root) if name is None else name
-    described = {path.strip("/"): text for path, text in describe.items()}
+    described = _by_place(describe)
     if root.path == STANDARD_INPUT:
         return StoredRoot(name, described=described)
     location = str(Path(root.path).resolve())
@@ -147,6 +147,11 @@ def stored_root(root: Root, name: str | None, describe: Mapping[str, str]) -> St
         return StoredRoot(name, described=described)  # a path that is not UTF-8 cannot be stored
     del options["path"]
     return StoredRoot(name, False, location, socket.gethostname(), options, described)
+
+
+def _by_place(describe: Mapping[str, str]) -> dict[str, str]:
+    """Return the descriptions by path, each path without slashes at its ends, as ``StoredRoot`` has them."""
+    return {path.strip("/"): text for path, text in describe.items()}
 
 
 def root_at(stored: StoredRoot) -> Root | None:

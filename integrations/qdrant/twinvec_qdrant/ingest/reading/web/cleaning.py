@@ -12,7 +12,7 @@ lists of children anew (``_change``), so that the time is linear in the length o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -81,6 +81,8 @@ def clean(html: bytes, address: str, version: int, *, titled: bool = False) -> b
     page = _parsed(html, version)
     for link in page.find_all("a", href=True) if address else ():
         link["href"] = _on_site(str(link["href"]), address)
+    if version > 4:
+        _move_terms_out(page)
     _change(page, lambda children: [each for child in children for each in _shown(child, version)])
     facts = _facts(page)
     unseen = _unseen(page, facts) if version > 4 else ()
@@ -166,16 +168,26 @@ def _shown(child: Any, version: int) -> list[Any]:
         return [NavigableString(f" {words} " if words and version > 2 else words)]
     if version > 4 and (child.name in _UNSEEN or (child.name == "template" and not child.get("shadowrootmode"))):
         return []
-    return _terms(child) if version > 4 and child.name in _TERMS else [child]
+    return [child]
 
 
-def _terms(child: Any) -> list[Any]:
-    """Return a <dt> or <dd> element, and then the later ones, which libxml2 nests in it by mistake."""
-    inner = next((place for place, each in enumerate(child.contents) if each.name in _TERMS), None)
-    if inner is None:
-        return [child]
-    child.contents, behind = child.contents[:inner], child.contents[inner:]
-    return [child, *behind]
+def _move_terms_out(page: Any) -> None:
+    """Move <dt> and <dd> elements behind the one in which libxml2 nests them by mistake."""
+    for element in _elements(page):
+        if element.name not in _TERMS:
+            element.contents = list(_terms(element.contents))
+
+
+def _terms(children: list[Any]) -> Iterator[Any]:
+    """Yield these children; after a <dt> or <dd> element, yield its content from the first such inner element on."""
+    left = children[::-1]
+    while left:
+        child = left.pop()
+        if child.name in _TERMS:
+            inner = next((row for row, each in enumerate(child.contents) if each.name in _TERMS), len(child.contents))
+            left += reversed(child.contents[inner:])
+            child.contents = child.contents[:inner]
+        yield child
 
 
 def _kept(child: Any, facts: Mapping[int, _Facts], unseen: Collection[int]) -> list[Any]:
