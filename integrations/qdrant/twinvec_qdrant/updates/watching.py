@@ -67,10 +67,18 @@ class _Updates:
         self._told = told
         self._prune = prune
         self._encoders: dict[str, SpaceEncoder] = {}
+        self._places: dict[str, dict[str, Root]] = {}
 
     def places(self, name: str) -> dict[str, Root]:
-        with self._open(name, None) as opened:
-            return places(opened)
+        """Return ``places`` of a collection; if its store fails, return those of the call before."""
+        try:
+            with self._open(name, None) as opened:
+                self._places[name] = places(opened)
+        except StoreError as error:
+            if name not in self._places or isinstance(error, CollectionNotFoundError):
+                raise
+            logger.warning("%s; trying again", error)
+        return self._places[name]
 
     def run(self, keys: set[Key]) -> set[Key]:
         """Update the sources, and return the keys of the sources whose store failed."""
