@@ -15,7 +15,7 @@ from twinvec.support.checks import check_flags, check_methods, string
 from twinvec.support.progress import progress_bar
 from twinvec_qdrant.adopting.in_place import ADDING, FOREIGN, Adoption
 from twinvec_qdrant.adopting.reading import ELSEWHERE, document_of, is_ours, layout_of
-from twinvec_qdrant.adopting.source import ForeignCollection, chosen_vector, found
+from twinvec_qdrant.adopting.source import ForeignCollection, chosen_vector, opened
 from twinvec_qdrant.calibration.measuring import try_to_calibrate
 from twinvec_qdrant.collection import ENCODER, Collection
 from twinvec_qdrant.encoders import checked_vector
@@ -121,7 +121,7 @@ def adopt_collection(
     if into is not None:
         check_methods(into, ("ingest", "info"), "into", "a collection, as Collection.open returns it")
     place = StorePlace(None, url, client, api_key, wait_seconds, grpc, grpc_port)
-    with found(name, place, local_path) as backend:
+    with opened(name, place, local_path) as backend:
         shape = backend.shape()
         source = ForeignCollection(backend, shape, wanted, chosen_vector(shape, wanted, vector_name, backend.location))
         report = AdoptReport(layout)

@@ -115,7 +115,7 @@ class Adoption:
                 advance(len(page))
 
     def _wanted(self) -> Sequence[StoreCondition]:
-        """Return the conditions of the points to look at: none, if a kill may have left any point half-adopted."""
+        """Return the conditions that select the points to look at: all points, unless a call has finished before."""
         return [FOREIGN] if self._finished and not self._begun else []
 
     def _begin(self) -> None:

@@ -66,12 +66,12 @@ def is_adopted(payload: Mapping[str, Any]) -> bool:
 
 
 def is_theirs(payload: Mapping[str, Any]) -> bool:
-    """Return whether the framework has written the point; it may be adopted."""
+    """Return whether the framework has written the point, which may be adopted already."""
     return not is_ours(payload) or is_adopted(payload)
 
 
 def document_of(layout: Layout, key: str, payload: Mapping[str, Any]) -> Document:
-    """Return the document in a point of the framework; raise ``DocumentError`` if twinvec cannot hold it."""
+    """Return the document in a point of the framework; raise ``DocumentError`` if twinvec cannot store it."""
     if is_adopted(payload):
         added = ADDED_FIELDS - _layout_keys(layout, payload)
         payload = {name: value for name, value in payload.items() if name not in added}

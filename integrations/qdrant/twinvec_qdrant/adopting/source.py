@@ -46,7 +46,7 @@ _CLEARLY = 0.002  # a prompt agrees clearly better if its mean cosine is higher 
 
 
 @contextmanager
-def found(name: str, place: StorePlace, local_path: str | Path | None) -> Iterator[ServerBackend]:
+def opened(name: str, place: StorePlace, local_path: str | Path | None) -> Iterator[ServerBackend]:
     """Open the collection until the end of the block; raise ``CollectionNotFoundError`` if it does not exist."""
     with ExitStack() as stack:
         store: Store
@@ -121,7 +121,10 @@ class ForeignCollection:
         sample = [key for key, point in vectors.items() if point.dense is not None][:_SAMPLE]
         if not sample:
             if documents:
-                raise ConfigurationError(f"{self.backend.location}: none of {len(documents)} points has a vector")
+                raise ConfigurationError(
+                    f"{self.backend.location}: none of the first {len(documents)} points has a vector named "
+                    f"{self.vector!r}; name the vectors (vector_name=, --vector-name)"
+                )
             return
         stored_ND = np.stack([np.asarray(vectors[key].dense, dtype=np.float32) for key in sample])
         ways = {str(row): [documents[key][row].text for key in sample] for row in range(len(layouts))}

@@ -165,7 +165,7 @@ class _Batch:
                 self._next = place + 1
 
     def _taken(self) -> list[_ToEncode]:
-        """Return the chunks of the encoder's next call; split a document only if whole ones fill less than half."""
+        """Return the chunks of the next encoder call; split a document only if whole documents fill less than half."""
         count = len(self._pace.next(each.chunk.embedded for each in self._left()))
         taken = list(islice(self._left(), count + 1))
         cut = taken[count].row if len(taken) > count else None  # the document of the first text that does not fit

@@ -204,7 +204,7 @@ class Planner:
         return [replace(each, old=records.get(each.document.id)) for each in lost if each.document.id not in foreign]
 
     def unchanged(self, work: int = 0) -> None:
-        """Count a document that needs no writing."""
+        """Count a document that is unchanged, and so is not written."""
         self._report.unchanged += 1
         self.advance(1, work=work)
 

@@ -352,7 +352,7 @@ BINARY = {
     "compressed with gzip": gzip.compress(b"<h1>Tea</h1>"),
     "a binary file (it holds NUL bytes)": b"<h1>Tea</h1>\0",
     "a PDF, and not a web page": b"%PDF-1.4\n<h1>Tea</h1>",
-    "neither text in an encoding": b"\x01\x02\xff\xfe<h1>",
+    "not text in a known encoding": b"\x01\x02\xff\xfe<h1>",
 }
 
 

@@ -72,7 +72,7 @@ class Chunk:
 
 
 class _Piece(NamedTuple):
-    """What becomes a chunk: its heading, its text with the heading, its text without (body), its text in context."""
+    """A chunk to make: its heading, its text with the heading, its body without the heading, its text in context."""
 
     heading: str
     text: str

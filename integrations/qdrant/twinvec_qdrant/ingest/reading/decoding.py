@@ -140,7 +140,7 @@ def decode_as_stated(data: bytes, encoding: str) -> str | None:
 
 
 def decode_page(data: bytes, stated: str) -> str | None:
-    """Return the text of a web page in Unicode or in its stated encoding ("" for none); None for other pages.
+    """Return the text of a web page, from Unicode or the ``stated`` encoding ("" for none); None if neither fits.
 
     Unicode is tried first: pages that were converted to UTF-8 often still state their former encoding.
 
@@ -245,8 +245,8 @@ def _decoder(encoding: str, errors: str = "strict") -> codecs.IncrementalDecoder
 
 def _unknown(error: UnicodeDecodeError, place: int) -> DocumentError:
     return DocumentError(
-        "neither text in an encoding that is in use nor a format that can be converted: byte "
-        f"0x{error.object[error.start]:02x} at {place}"
+        f"not text in a known encoding (byte 0x{error.object[error.start]:02x} at {place}), and not a format that can "
+        "be converted; save the text as UTF-8, or exclude the file"
     )
 
 

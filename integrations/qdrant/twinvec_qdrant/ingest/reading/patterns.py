@@ -32,7 +32,7 @@ class Ignored(NamedTuple):
 
 
 def pattern_list(given: Sequence[str], name: str) -> tuple[str, ...]:
-    """Return a list of patterns as a tuple; raise ``ConfigurationError``, which has ``name``, for any other value."""
+    """Return a list of patterns as a tuple; raise ``ConfigurationError`` about the argument ``name`` for others."""
     if not is_list(given) or not all(isinstance(each, str) for each in given):
         raise ConfigurationError(f"{name}: expected a list of patterns, such as ['*.md'], got {given!r}")
     return tuple(given)

@@ -2,8 +2,8 @@
 
 openpyxl and xlrd read workbooks of Excel, and ``office.open_documents`` those of LibreOffice.
 
-The tables look like those of markitdown. markitdown reads workbooks with pandas, which rounds the numbers of a column
-that has an empty cell, and writes empty cells and the text "NA" as "NaN".
+The tables look like those of markitdown, but this module writes them. markitdown reads workbooks with pandas, which
+rounds the numbers of a column that has an empty cell, and writes empty cells and the text "NA" as "NaN".
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ def document_of_mail(letter: Letter, identity: str, path: str) -> Document:
 
 
 def _attachments(message: EmailMessage) -> Iterator[str]:
-    """Yield the names of the files that are attached to the letter itself, as reading versions 1 to 4 do."""
-    yield from (name for each in message.iter_attachments() if (name := each.get_filename()))
+    """Yield the names of the files that are attached to the letter itself, for reading versions 1 to 4."""
+    return (name for each in message.iter_attachments() if (name := each.get_filename()))
 
 
 def _body(message: EmailMessage, version: int) -> list[ShownText]:
