@@ -60,7 +60,8 @@ def split_front_matter(
         values = _toml_values(block, as_json) if is_toml else _yaml_values(block, as_json, keys_as_written=newest)
     except Exception as error:  # bad values make YAML's constructors raise AttributeError, OverflowError and others
         if tell is not None and text.split("\n", 2)[1].strip():
-            tell((_toml_reason if is_toml else _yaml_reason)(error, block, text.count("\n", 0, text.index(block)) + 1))
+            first = text.count("\n", 0, text.index(block)) + 1
+            tell(_toml_reason(error, first) if is_toml else _yaml_reason(error, first, block))
         return {}, text
     return ({}, text) if values is None else (values, body.lstrip("\r\n"))
 
@@ -81,7 +82,7 @@ def _toml_values(block: str, as_json: Callable[[object], object]) -> dict[str, A
     return plain
 
 
-def _toml_reason(error: Exception, _block: str, first: int) -> str:
+def _toml_reason(error: Exception, first: int) -> str:
     """Return the reason why a block of TOML cannot be read, as ``_yaml_reason`` does for YAML."""
     found = _TOML_LINE.fullmatch(str(error))
     return f"line {first - 1 + int(found[2])}: {found[1]}" if found else str(error)
@@ -145,8 +146,8 @@ def _check_plain(block: str) -> None:
             raise yaml.MarkedYAMLError(problem=_TOO_DEEP, problem_mark=mark)
 
 
-def _yaml_reason(error: Exception, block: str, first: int) -> str:
-    """Return the reason why a block cannot be read, with the line of the file if it is known.
+def _yaml_reason(error: Exception, first: int, block: str) -> str:
+    """Return the reason why a block of YAML cannot be read, with the line of the file if it is known.
 
     The block begins in line ``first`` of the file.
     """
