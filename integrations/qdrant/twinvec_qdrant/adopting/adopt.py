@@ -15,7 +15,7 @@ from twinvec.support.checks import check_flags, check_methods, string
 from twinvec.support.progress import progress_bar
 from twinvec_qdrant.adopting.in_place import ADDING, FOREIGN, Adoption
 from twinvec_qdrant.adopting.reading import ELSEWHERE, document_of, is_ours, layout_of
-from twinvec_qdrant.adopting.source import ForeignCollection, chosen_vector, found
+from twinvec_qdrant.adopting.source import ForeignCollection, chosen_vector, opened
 from twinvec_qdrant.calibration.measuring import try_to_calibrate
 from twinvec_qdrant.collection import ENCODER, Collection
 from twinvec_qdrant.encoders import checked_vector
@@ -121,7 +121,7 @@ def adopt_collection(
     if into is not None:
         check_methods(into, ("ingest", "info"), "into", "a collection, as Collection.open returns it")
     place = StorePlace(None, url, client, api_key, wait_seconds, grpc, grpc_port)
-    with found(name, place, local_path) as backend:
+    with opened(name, place, local_path) as backend:
         shape = backend.shape()
         source = ForeignCollection(backend, shape, wanted, chosen_vector(shape, wanted, vector_name, backend.location))
         report = AdoptReport(layout)
@@ -183,7 +183,7 @@ def _check_shape(source: ForeignCollection) -> None:
 
 
 def _new_description(source: ForeignCollection, wanted: RequestedSettings, encoder: SpaceEncoder) -> Description:
-    Analyzer(wanted.language)  # refuses a language without a stemmer
+    Analyzer(wanted.language)  # raises an error for a language without a stemmer
     payload_indexes = wanted.payload_indexes or AUTOMATIC
     check_requested(payload_indexes, None)
     return Description(
@@ -253,7 +253,7 @@ def _copy(target: Collection, layout: Layout, points: list[Point], report: Adopt
     vectors = {}
     for point in points:
         if is_ours(point.payload) and point.dense is None:
-            continue  # skips a record that a given-up adoption left
+            continue  # a record that an abandoned adoption left
         try:
             document = document_of(layout, point.id, point.payload)
             if point.dense is None:

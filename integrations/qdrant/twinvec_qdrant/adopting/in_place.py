@@ -4,8 +4,8 @@
     2. begin     write the description into the metadata, under ``ADOPTION``; add BM25 vectors and payload indexes
     3. points    page by page, write sparse vectors, then twinvec's fields next to those of the framework; read the
                  points again, and write the records of unchanged points. A record is the commit of its point
-    4. rest      adopt points that the framework's application has written meanwhile
-    5. finish    one write makes the description that of the collection
+    4. newer     adopt the points that the framework's application has written meanwhile
+    5. finish    in one write, move the description to its place in the metadata
 
 After a kill, the framework still reads the collection, whose points may have more fields. The next call goes on with
 the points that lack a record. On a collection that was adopted, a call adopts the points that the framework's
@@ -71,7 +71,7 @@ class _PlannedPoint:
 
 
 class Adoption:
-    """The adoption of one collection, which has this ``description`` when the adoption is finished.
+    """The adoption of one collection, which gets this ``description`` at the end.
 
     ``finished`` says that the collection was adopted before, and ``begun`` that an earlier call was interrupted.
     """
@@ -115,7 +115,7 @@ class Adoption:
                 advance(len(page))
 
     def _wanted(self) -> Sequence[StoreCondition]:
-        """Return the conditions of the points to look at: all points if a kill may have left some half-adopted."""
+        """Return the conditions that select the points to look at: all points, unless a call has finished before."""
         return [FOREIGN] if self._finished and not self._begun else []
 
     def _begin(self) -> None:

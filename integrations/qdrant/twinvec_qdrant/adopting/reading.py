@@ -39,13 +39,11 @@ ELSEWHERE = "copy its documents into a new collection (into=, twinvec adopt --to
 """Advice for a collection that cannot be adopted in place, at the end of errors."""
 
 _NODE = "_node_content"
-_READ_BY_US = frozenset(
-    {"embedded", "key", HIDDEN_KEYS}
-)  # fields that only some chunks have; no other application may use these names
+_RARE_FIELDS = frozenset({"embedded", "key", HIDDEN_KEYS})  # fields that twinvec gives only some of its chunks
 
 
 def layout_of(name: LayoutName, text_key: str | None, metadata_key: str | None) -> Layout:
-    """Return the layout of this name with these payload keys; default: the keys of the framework's class."""
+    """Return the layout ``name`` with these payload keys, or with the default keys of the framework's class."""
     check_choice(name, LayoutName, "layout")
     if name == "llama_index":
         if metadata_key is not None:
@@ -68,12 +66,12 @@ def is_adopted(payload: Mapping[str, Any]) -> bool:
 
 
 def is_theirs(payload: Mapping[str, Any]) -> bool:
-    """Return whether the framework has written the point; it may be adopted."""
+    """Return whether the framework has written the point, which may be adopted already."""
     return not is_ours(payload) or is_adopted(payload)
 
 
 def document_of(layout: Layout, key: str, payload: Mapping[str, Any]) -> Document:
-    """Return the document in a point of the framework; raise ``DocumentError`` if twinvec cannot hold it."""
+    """Return the document in a point of the framework; raise ``DocumentError`` if twinvec cannot store it."""
     if is_adopted(payload):
         added = ADDED_FIELDS - _layout_keys(layout, payload)
         payload = {name: value for name, value in payload.items() if name not in added}
@@ -111,7 +109,7 @@ def added_fields(layout: Layout, document: Document, payload: Mapping[str, Any])
         theirs = _layout_keys(layout, payload)
         taken = [name for name in own if payload.get(name) is not None]
         taken = [name for name in taken if name not in theirs or payload[name] != own[name]]
-        taken += sorted(_READ_BY_US & payload.keys())
+        taken += sorted(_RARE_FIELDS & payload.keys())
         if taken:
             named = ", ".join(map(repr, taken))
             raise DocumentError(f"its payload has {named}, which twinvec needs for its own fields")
@@ -119,7 +117,7 @@ def added_fields(layout: Layout, document: Document, payload: Mapping[str, Any])
 
 
 def _layout_keys(layout: Layout, payload: Mapping[str, Any]) -> frozenset[str]:
-    """Return the keys in which the framework itself keeps text and metadata of this point."""
+    """Return the payload keys under which the framework itself keeps this point's text and metadata."""
     if layout.metadata_key is not None:
         return frozenset({layout.text_key, layout.metadata_key})
     return frozenset() if _NODE in payload else frozenset({layout.text_key})
@@ -165,5 +163,5 @@ def _embedded(node: Mapping[str, Any]) -> Any:
 
 
 def _filled(template: str, **values: str) -> str:
-    """Return the template with these values filled in; all other fields, and attributes of fields, stay as they are."""
+    """Fill in the fields ``{name}`` of a template; fields without a value, and attributes of fields, stay unchanged."""
     return re.sub(r"\{(\w+)\}", lambda found: values.get(found[1], found[0]), template)

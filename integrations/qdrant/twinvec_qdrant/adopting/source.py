@@ -42,11 +42,11 @@ _NAMES: Mapping[str, tuple[str, ...]] = {"langchain": (UNNAMED,), "llama_index":
 
 _SAMPLE = 32  # most points to compare
 _LOOKED_AT = 8 * _SAMPLE  # most points to read for the sample
-_CLEARLY = 0.002  # how much higher the mean cosine with another prompt must be
+_CLEARLY = 0.002  # a prompt agrees clearly better if its mean cosine is higher by this much
 
 
 @contextmanager
-def found(name: str, place: StorePlace, local_path: str | Path | None) -> Iterator[ServerBackend]:
+def opened(name: str, place: StorePlace, local_path: str | Path | None) -> Iterator[ServerBackend]:
     """Open the collection until the end of the block; raise ``CollectionNotFoundError`` if it does not exist."""
     with ExitStack() as stack:
         store: Store
@@ -102,7 +102,7 @@ class ForeignCollection:
         """Check on a sample that the encoder gives the stored vectors; errors are those of ``adopt_collection``.
 
         Unless the layout is ``known`` to fit, the sample decides whether texts were embedded with their metadata. The
-        sample has only points that can be adopted, or with ``in_place``, adopted in place.
+        sample has only points that can be adopted, and with ``in_place``, only points that can be adopted in place.
         """
         looked_at = islice(self.backend.scroll(among), _LOOKED_AT)
         points = [each for each in looked_at if is_theirs(each.payload)]
@@ -121,7 +121,10 @@ class ForeignCollection:
         sample = [key for key, point in vectors.items() if point.dense is not None][:_SAMPLE]
         if not sample:
             if documents:
-                raise ConfigurationError(f"{self.backend.location}: none of {len(documents)} points has a vector")
+                raise ConfigurationError(
+                    f"{self.backend.location}: none of the first {len(documents)} points has a vector named "
+                    f"{self.vector!r}; name the vectors (vector_name=, --vector-name)"
+                )
             return
         stored_ND = np.stack([np.asarray(vectors[key].dense, dtype=np.float32) for key in sample])
         ways = {str(row): [documents[key][row].text for key in sample] for row in range(len(layouts))}

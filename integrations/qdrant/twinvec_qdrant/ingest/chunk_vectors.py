@@ -31,7 +31,7 @@ class ChunkVectors:
         self._given = given
 
     def known(self, batch: Sequence[PlannedDocument]) -> dict[str, TextVectors]:
-        """Return the vectors that need no encoding, by key."""
+        """Return the vectors that need no encoding, by key: those in the store and those of the caller."""
         known = self._stored(batch)
         given = [planned for planned in batch if planned.document.id in self._given]
         others = distinct(planned for planned in batch if planned.document.id not in self._given)

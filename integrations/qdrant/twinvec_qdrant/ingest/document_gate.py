@@ -22,7 +22,7 @@ _OVERHEAD = 64  # what a document costs besides its text, in characters
 
 
 class DocumentGate:
-    """Checks the documents of one ingest, which are read once.
+    """Checks the documents of one ingest, in one pass.
 
     If ``tenant_key`` is not None, every payload needs this key. ``fail`` is called with the id and the reason for each
     invalid document, and ``empty`` for each document without text, which counts as absent. ``repeat`` is called for
@@ -34,7 +34,7 @@ class DocumentGate:
         hidden: Prefix of ids -> number of failures that may hide documents with such ids.
         unnamed: The ids that were made for texts without an id.
         work: Id -> amount that was read for a document and for the invalid documents before it, in the unit of
-            ``total_work``. Whoever has handled a document removes its entry.
+            ``total_work``. The caller removes the entry of each document that it has handled.
     """
 
     def __init__(

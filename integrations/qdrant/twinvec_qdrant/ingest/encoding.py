@@ -24,7 +24,7 @@ from twinvec_qdrant.ingest.planned import PlannedDocument, TextVectors, distinct
 T = TypeVar("T")
 
 
-class _Unknown(NamedTuple):
+class _ToEncode(NamedTuple):
     """A chunk to encode: the row of its document in the batch, its key, and the chunk."""
 
     row: int
@@ -55,7 +55,7 @@ class Encoding:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="twinvec-ingest")
 
     def portions(self, batches: Iterator[Sequence[PlannedDocument]], advance: Advance) -> Iterator[Portion]:
-        """Yield the portions of all batches in order; the next portion is encoded meanwhile.
+        """Yield the portions of all batches in order; while the caller handles one, the next one is encoded.
 
         ``advance`` moves the progress bar by documents and their work, in proportion to the encoded share of a batch.
         """
@@ -151,7 +151,7 @@ class _Batch:
         portion.failures = [(self._documents[row].document.id, self._failed[row]) for row in failed]
         return portion
 
-    def _left(self) -> Iterator[_Unknown]:
+    def _left(self) -> Iterator[_ToEncode]:
         """Yield the distinct chunks that lack vectors, document by document."""
         coming: set[str] = set()
         for place in range(self._next, len(self._order)):
@@ -160,19 +160,19 @@ class _Batch:
             for key, chunk in zip(planned.keys, planned.chunks, strict=True):
                 if row not in self._failed and key not in self._done and key not in coming:
                     coming.add(key)
-                    yield _Unknown(row, key, chunk)
+                    yield _ToEncode(row, key, chunk)
             if not coming:
                 self._next = place + 1
 
-    def _taken(self) -> list[_Unknown]:
-        """Return the chunks of the encoder's next call: only whole documents, if these are at least half of a call."""
+    def _taken(self) -> list[_ToEncode]:
+        """Return the chunks of the next encoder call; split a document only if whole documents fill less than half."""
         count = len(self._pace.next(each.chunk.embedded for each in self._left()))
         taken = list(islice(self._left(), count + 1))
         cut = taken[count].row if len(taken) > count else None  # the document of the first text that does not fit
         whole = [each for each in taken[:count] if each.row != cut]
         return whole if 2 * len(whole) >= count else taken[:count]
 
-    def _encode(self, taken: Sequence[_Unknown], portion: Portion) -> None:
+    def _encode(self, taken: Sequence[_ToEncode], portion: Portion) -> None:
         """Encode chunks in one call; if a text is bad, encode each document in a call of its own."""
         try:
             self._call(taken, portion)
@@ -183,7 +183,7 @@ class _Batch:
                 except (BadVectorError, InputError) as error:
                     self._failed[row] = str(error)
 
-    def _call(self, taken: Sequence[_Unknown], portion: Portion) -> None:
+    def _call(self, taken: Sequence[_ToEncode], portion: Portion) -> None:
         wanted = [each.chunk.embedded for each in taken]
         weight, encoded, began = sum(map(self._pace.weight, wanted)), 0, pace.clock()
 

@@ -22,7 +22,6 @@ MAX_BYTES = 64 * 1024
 MAX_DEPTH = 20
 """Largest depth of nested lists and mappings in a front matter."""
 
-
 _TOO_LARGE = f"more than the limit of {MAX_BYTES:,} bytes"
 _TOO_DEEP = f"more than {MAX_DEPTH} levels"
 # largest number of dots in a line: tomllib's time grows with the square of the number of dots in a key
@@ -40,11 +39,12 @@ def split_front_matter(
     A block stays part of the text if it is not a YAML mapping, exceeds ``MAX_BYTES`` or ``MAX_DEPTH``, has NaN or an
     infinity, or has aliases: a few lines of aliases can expand to gigabytes. With ``toml``, a block between lines of
     "+++" is read as TOML, with the same limits. If a block stays, ``tell`` is called with the line and the reason.
-    ``tell`` is not called for prose between two horizontal rules, which begins with a blank line or is valid YAML of
-    another kind.
+    ``tell`` is not called for prose between two horizontal rules: a block that begins with a blank line, or that is
+    valid YAML but not a mapping.
 
-    With ``newest``, a "T" stands between date and time, and keys of YAML stay as they are written. Without it, a blank
-    stands there, keys that are dates are left out, and numbers and truth values have the form of JSON: "true" for yes.
+    With ``newest``, a "T" separates date and time, and keys of YAML stay as they are written. Without it, a space
+    separates them, YAML's keys that are dates are left out, and keys that are numbers or truth values are spelt as in
+    JSON: "true" for yes.
     """
     is_toml = toml and _TOML_RULE.match(text) is not None
     if not is_toml and not text.startswith("---"):
@@ -60,13 +60,14 @@ def split_front_matter(
         values = _toml_values(block, as_json) if is_toml else _yaml_values(block, as_json, keys_as_written=newest)
     except Exception as error:  # bad values make YAML's constructors raise AttributeError, OverflowError and others
         if tell is not None and text.split("\n", 2)[1].strip():
-            tell((_toml_reason if is_toml else _yaml_reason)(error, block, text.count("\n", 0, text.index(block)) + 1))
+            first = text.count("\n", 0, text.index(block)) + 1
+            tell(_toml_reason(error, first) if is_toml else _yaml_reason(error, first, block))
         return {}, text
     return ({}, text) if values is None else (values, body.lstrip("\r\n"))
 
 
 def _toml_values(block: str, as_json: Callable[[object], object]) -> dict[str, Any]:
-    """Return the values of a block of TOML; ``as_json`` converts those that JSON lacks."""
+    """Return the values of a block of TOML; ``as_json`` converts the values that JSON lacks, such as dates."""
     if len(block.encode()) > MAX_BYTES:
         raise DocumentError(_TOO_LARGE)
     if any(line.count(".") > _MOST_DOTS for line in block.splitlines()):
@@ -81,7 +82,7 @@ def _toml_values(block: str, as_json: Callable[[object], object]) -> dict[str, A
     return plain
 
 
-def _toml_reason(error: Exception, _block: str, first: int) -> str:
+def _toml_reason(error: Exception, first: int) -> str:
     """Return the reason why a block of TOML cannot be read, as ``_yaml_reason`` does for YAML."""
     found = _TOML_LINE.fullmatch(str(error))
     return f"line {first - 1 + int(found[2])}: {found[1]}" if found else str(error)
@@ -145,8 +146,8 @@ def _check_plain(block: str) -> None:
             raise yaml.MarkedYAMLError(problem=_TOO_DEEP, problem_mark=mark)
 
 
-def _yaml_reason(error: Exception, block: str, first: int) -> str:
-    """Return the reason why a block cannot be read, with the line of the file if it is known.
+def _yaml_reason(error: Exception, first: int, block: str) -> str:
+    """Return the reason why a block of YAML cannot be read, with the line of the file if it is known.
 
     The block begins in line ``first`` of the file.
     """

@@ -113,7 +113,7 @@ class LedIngestion(Ingestion):
         self._encoder = encoder
         self._lost: deque[Part] = deque()
 
-    def _bring(self, changed: Iterator[Changed]) -> None:
+    def _write_changed(self, changed: Iterator[Changed]) -> None:
         left = self._begin()
         parts = self._parts(self._with_average(changed), left.sources)
         while True:
@@ -132,7 +132,10 @@ class LedIngestion(Ingestion):
             yield part
 
     def _with_average(self, changed: Iterator[Changed]) -> Iterator[Changed]:
-        """Set the average length of a new collection by its first batch, as one process does; return all documents."""
+        """Set a new collection's average length by its first batch, as an ingest without helpers does.
+
+        Return all documents, also those of the first batch.
+        """
         if self._bm25.average_length:
             return changed
         ahead, changed = tee(changed)
@@ -175,7 +178,7 @@ class LedIngestion(Ingestion):
         self._planner.advance(len(changed), failed=failed, work=sum(each.work for each in changed))
 
     def _again(self, part: Part) -> list[Part]:
-        """Count the documents that a dead helper has committed; return parts of the others, to be written again."""
+        """Count the documents that a dead helper has committed; return the others in parts, to be written again."""
         records = self._catalog.records(each.document.id for each in part.changed)
         uncommitted = []
         for each in part.changed:
@@ -225,7 +228,7 @@ class PartIngestion(Ingestion):
         """Cut, encode and commit the documents of the part."""
         try:
             with self._backend.writing:
-                self._bring(iter(self._part.changed))
+                self._write_changed(iter(self._part.changed))
         finally:
             self._encoding.close()
             self._catalog.leave(self._drafts.values())

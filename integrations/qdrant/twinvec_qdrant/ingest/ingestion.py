@@ -100,8 +100,8 @@ class Ingestion:
         self._encoding = Encoding(self._vectors, self._pace)
         self._given = vectors
         self._refreshed = refreshed
-        self._taken: deque[Sequence[PlannedDocument]] = deque()  # batches that are not written completely
-        self._waiting: list[PlannedDocument] | None = None  # unwritten documents of the first batch, once it is begun
+        self._taken: deque[Sequence[PlannedDocument]] = deque()  # batches that are not yet written as a whole
+        self._waiting: list[PlannedDocument] | None = None  # unwritten documents of ``_taken[0]``, once it is begun
         self._drafts: dict[str, Draft] = {}
         self._indexing = PayloadIndexing(self._backend, description.payload_indexes)
         self._largest = LargestDocuments()
@@ -132,7 +132,7 @@ class Ingestion:
                 if dry_run:
                     self._count_only(document_batches(self._planner.planned(changed)))
                 else:
-                    self._bring(changed)
+                    self._write_changed(changed)
                 if prune:
                     self._prune(membership, allow_empty=allow_empty, dry_run=dry_run)
                 if not dry_run:
@@ -158,7 +158,7 @@ class Ingestion:
         logger.warning(message)
         self._report.warnings.append(message)
 
-    def _bring(self, changed: Iterator[Changed]) -> None:
+    def _write_changed(self, changed: Iterator[Changed]) -> None:
         """Cut, encode and commit documents."""
         self._write(LastingErrors(document_batches(self._planner.planned(changed))))
 
@@ -286,9 +286,8 @@ class Ingestion:
             changes.append(planned.change(known, self._description, own, draft))
         won_by_others = {change.record.source for change in self._catalog.write(changes, self._root)}
         lost = []
-        for planned in batch:
-            self._drafts.pop(planned.document.id, None)
         for planned, change in zip(batch, changes, strict=True):
+            self._drafts.pop(planned.document.id, None)
             if planned.document.id in won_by_others:
                 lost.append(planned)
             else:
@@ -302,21 +301,19 @@ class Ingestion:
         return {key: WeighedText(vectors[key], sparse, len(each)) for key, sparse, each in weights}
 
     def _count(self, planned: PlannedDocument, written: int) -> None:
-        if planned.old is None:
-            self._report.new += 1
-        elif planned.old.version == planned.version:  # another writer committed the same version
-            self._report.unchanged += 1
+        if planned.old is not None and planned.old.version == planned.version:
+            self._report.unchanged += 1  # another writer committed the same version
         else:
-            self._report.updated += 1
+            self._report.new += planned.old is None
+            self._report.updated += planned.old is not None
             self._replaced += planned.replaces_text and planned.document.id in self._gate.unnamed
-        if planned.old is None or planned.old.version != planned.version:
             self._largest.add(planned.document.id, written)
         self._report.chunks += written
         self._report.truncated += sum(chunk.truncated for chunk in planned.chunks)
         self._report.unknown += sum(chunk.unknown for chunk in planned.chunks)
 
     def _prune(self, membership: Membership, *, allow_empty: bool, dry_run: bool) -> None:
-        """Remove the documents of this source that the ingest did not get.
+        """Remove the stored documents of this source that the ingest did not get.
 
         If the collection has tenants, only documents of the tenants that the ingest names are removed. A document that
         a failure may hide stays.
@@ -326,8 +323,8 @@ class Ingestion:
         missing = [source for source in own if source not in self._gate.seen]
         hidden = tuple(self._gate.hidden)
         gone = [source for source in missing if not source.startswith(hidden)]
-        if len(gone) < len(missing):
-            self._warn(_not_pruned([source for source in missing if source.startswith(hidden)], self._gate.hidden))
+        if kept := [source for source in missing if source.startswith(hidden)]:
+            self._warn(_not_pruned(kept, self._gate.hidden))
         if gone and not self._gate.seen and not allow_empty:
             raise DocumentError(
                 f"the ingest got no documents, and pruning would remove all {len(gone):,} documents of "

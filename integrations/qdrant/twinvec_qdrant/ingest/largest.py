@@ -13,7 +13,7 @@ from twinvec_qdrant.report import NAMED
 
 _FEWEST_DOCUMENTS = 20
 _FEWEST_CHUNKS = 1000
-_SHARE = 10  # one document in ten, or in fewer, is few
+_SHARE = 10  # few documents are at most 1/10 of all; a large document has at least 1/10 of the new chunks
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class LargestDocuments:
         few, held = self._majority(chunks)
         if few > max(documents // _SHARE, 1):
             return ""
-        for size, _ in self.largest[few:]:  # others that are large, too
+        for size, _ in self.largest[few:]:  # the other large documents
             if size * _SHARE >= chunks:
                 few, held = few + 1, held + size
         largest = self.largest[:few]

@@ -54,7 +54,7 @@ class Pace:
         return taken
 
     def took(self, texts: Iterable[str], seconds: float) -> None:
-        """Learn from the time that a call of the encoder took."""
+        """Adapt the pace to the time that a call of the encoder took."""
         weights = [self.weight(text) for text in texts]
         self._most = max(self._most, _GROWTH * len(weights))
         self._speed = sum(weights) / max(seconds, 1e-6)

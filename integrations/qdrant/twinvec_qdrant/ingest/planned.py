@@ -100,7 +100,7 @@ class PlannedDocument:
     def change(
         self, chunks: Mapping[str, WeighedText], model: Generation, revision: str, draft: Draft | None
     ) -> Change:
-        """Return the commit of this document, whose ``chunks`` have vectors of the model; see ``points``."""
+        """Return the commit of this document: its record and its ``points``, with vectors of the ``model``."""
         points = self.points(range(len(self.ids)), chunks, model.vector, revision)
         terms = sum(chunks[key].length for key in self.keys)
         kept_payload = {} if self.ids else self.document.payload
@@ -204,7 +204,7 @@ class Planner:
         return [replace(each, old=records.get(each.document.id)) for each in lost if each.document.id not in foreign]
 
     def unchanged(self, work: int = 0) -> None:
-        """Count a document that needs no writing."""
+        """Count a document that is unchanged, and so is not written."""
         self._report.unchanged += 1
         self.advance(1, work=work)
 

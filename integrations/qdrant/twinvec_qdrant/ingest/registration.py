@@ -50,8 +50,8 @@ def registered(
 
     Raises:
         DocumentError: the source's folder or file cannot be read.
-        ConfigurationError: ``describe`` is not a mapping or is given without a source, another source reads the file of
-            an unnamed source, or ``Roots.register`` raises it.
+        ConfigurationError: ``describe`` is not a mapping, or is given for documents without a source; a stored source
+            already reads the file, and ``source`` is None; or ``Roots.register`` refuses the source.
         TextError: a path or text in ``describe`` is not a string, or holds a lone surrogate.
     """
     if not isinstance(describe, Mapping):
@@ -60,7 +60,7 @@ def registered(
         check_text(text, f"describe, under {check_text(path, 'describe: path')!r}")
     roots = Roots(catalog.backend)
     named = source is not None
-    wanted = None if source is None else StoredRoot(source, described=dict(describe))
+    wanted = None if source is None else StoredRoot(source, described=_by_place(describe))
     if isinstance(documents, RootElsewhere):
         _reading_version(catalog, is_old=any, write=write)
         wanted, named, documents = StoredRoot.of_fields(documents.root), documents.named, documents.documents
@@ -83,11 +83,11 @@ def registered(
 
 
 def _check_not_read(wanted: StoredRoot, roots: Roots) -> None:
-    """Raise ``ConfigurationError`` for a file that is not a source yet, and that the folder of a source holds."""
-    if wanted.location is None or not wanted.is_here() or os.path.isdir(wanted.location):
-        return
+    """Raise ``ConfigurationError`` if a stored source already reads the file of a new source."""
     known = roots.all()
-    for each in known.values() if wanted.name not in known else ():
+    if wanted.name in known or wanted.location is None or not wanted.is_here() or os.path.isdir(wanted.location):
+        return
+    for each in known.values():
         if each.is_here() and (root := root_at(each)) is not None and root.follows(Path(wanted.location)):
             raise ConfigurationError(
                 f"{roots.location}: its source {each.name!r} reads {wanted.location}; to read the file again, ingest "
@@ -111,9 +111,9 @@ def _warn_of_overlaps(added: StoredRoot, roots: Roots) -> None:
 def _reading_version(catalog: Catalog, *, is_old: Callable[[Iterable[str]], bool], write: bool) -> int:
     """Return the collection's reading version: its recorded way of extracting text from files.
 
-    A collection of an older version of twinvec has no recorded version. ``is_old`` then decides, from the ids of the
-    documents, whether version 1 read their files. Version 2 reads all other files as version 1 does. A new collection
-    gets the newest version. With ``write``, the version is recorded.
+    A collection of an older version of twinvec has no recorded version. ``is_old`` then returns, from the ids of the
+    documents, whether version 1 has read their files. If it returns False, the version is 2, which reads all other
+    files as version 1 does. A new collection gets the newest version. With ``write``, the version is recorded.
     """
     version = stored_description(catalog.backend).reading
     if version is None:
@@ -138,7 +138,7 @@ def source_name(root: Root) -> str:
 def stored_root(root: Root, name: str | None, describe: Mapping[str, str]) -> StoredRoot:
     """Return the form in which a collection stores a root; default name: the name of its folder or file."""
     name = source_name(root) if name is None else name
-    described = {path.strip("/"): text for path, text in describe.items()}
+    described = _by_place(describe)
     if root.path == STANDARD_INPUT:
         return StoredRoot(name, described=described)
     location = str(Path(root.path).resolve())
@@ -147,6 +147,11 @@ def stored_root(root: Root, name: str | None, describe: Mapping[str, str]) -> St
         return StoredRoot(name, described=described)  # a path that is not UTF-8 cannot be stored
     del options["path"]
     return StoredRoot(name, False, location, socket.gethostname(), options, described)
+
+
+def _by_place(describe: Mapping[str, str]) -> dict[str, str]:
+    """Return the descriptions by path, each path without slashes at its ends, as ``StoredRoot`` has them."""
+    return {path.strip("/"): text for path, text in describe.items()}
 
 
 def root_at(stored: StoredRoot) -> Root | None:

@@ -81,7 +81,7 @@ class ChatEndpoint:
         try:
             choice = response.json()["choices"][0]
             content, cut = choice["message"].get("content"), choice.get("finish_reason") == "length"
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise ConfigurationError(f"{self.url}: {_FOREIGN}{self._said(response)}") from error
         return None if cut else content if isinstance(content, str) else ""
 
@@ -130,7 +130,7 @@ class ChatEndpoint:
         try:
             models = self._client.get(f"{self.url}/models").raise_for_status().json()["data"]
             names = [str(each["id"]) for each in models]
-        except (httpx.HTTPError, ValueError, LookupError, TypeError):
+        except (httpx.HTTPError, ValueError, LookupError, TypeError, RecursionError):
             return _FOREIGN
         near = get_close_matches(self.model, names, len(names) or 1, cutoff=0.0)
         return f"the server does not know the model {self.model!r}; it has {listed(near, _SHOWN) or 'no model'}"
@@ -141,7 +141,7 @@ class ChatEndpoint:
             found = response.json()
             for name in ("error", "message", "detail"):
                 found = found.get(name, found) if isinstance(found, dict) else found
-        except ValueError:
+        except (ValueError, RecursionError):
             found = response.text
         if not isinstance(found, str) or not found.strip() or found.lstrip().startswith("<"):
             return ""

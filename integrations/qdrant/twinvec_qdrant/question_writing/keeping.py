@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 
 class Question(NamedTuple):
+    """A question, and the chunk that it is about."""
+
     text: str
     chunk: StoredChunk
 

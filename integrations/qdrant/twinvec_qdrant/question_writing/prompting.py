@@ -34,7 +34,9 @@ _WORD = re.compile(rf"[{_SPACELESS}]|[^\W{_SPACELESS}]+")  # a letter of a scrip
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
 _FENCED = re.compile(r"```\w*\n(.*)\n```", re.DOTALL)
 _MARK = re.compile(
-    r"^[*_]*(?:(?:q(?:uestion)?\s*)?\d{1,2}\s*[.):]|q(?:uestion)?\s*:|[-*\u2022\u2013\u2014>#]+)[*_]*\s+", re.I
+    r"^[*_]{0,9}(?:(?:q(?:uestion)?\s*)?\d{1,2}\s*[.):]|q(?:uestion)?\s*:|[-*\u2022\u2013\u2014>#]{1,9})"
+    r"[*_]{0,9}\s+",  # bounded, since a confused model may write thousands of asterisks
+    re.IGNORECASE,
 )
 _STATED = (".", "!", "\u3002", "\uff01", "\u0964", "\u06d4")  # ends of sentences that do not ask
 _APOSTROPHES = "'\u2019"
@@ -80,7 +82,7 @@ def questions_of(answer: str, most: int) -> list[str]:
 
     If ``most`` lines end with a question mark, only these lines count. Otherwise all lines count, since people also
     search by key words. Some models answer with a JSON array: its texts are the lines. Other JSON has no questions. If
-    ``most`` is more than 1, a single statement is no question: so a model refuses.
+    ``most`` is more than 1, an answer of one statement has no questions, since models refuse in this form.
     """
     text = _THOUGHT.sub("", answer).rpartition("</think>")[2]
     value = _json_in(text)
@@ -97,7 +99,7 @@ def questions_of(answer: str, most: int) -> list[str]:
 
 
 def _json_in(text: str) -> Any:
-    """Return the JSON value that the text is, perhaps in a fenced block; None if the text is not JSON."""
+    """Return the value of a text that is JSON, perhaps in a fenced block; None if the text is not JSON."""
     fenced = _FENCED.fullmatch(text.strip())
     try:
         return json.loads(fenced[1] if fenced else text)

@@ -86,9 +86,9 @@ def update_collection(
         raise ConfigurationError(f"only: expected a list of names of sources, got {only!r}")
     report = UpdateReport()
     for stored in collection.roots():
-        root = root_at(stored) if stored.is_local() else None
         if only is not None and stored.name not in only:
             continue
+        root = root_at(stored) if stored.is_local() else None
         if root is None:
             report.placeless.append(stored.name)
             continue

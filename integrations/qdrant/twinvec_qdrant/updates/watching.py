@@ -23,7 +23,7 @@ from twinvec_qdrant.updates.updating import UpdateReport, places, update_collect
 
 _QUIET_MS = 400  # changes are reported this long after the last one
 _LONGEST_MS = 800  # changes are reported this long after the first one, even if more changes come
-_BEGUN_MS = 1  # timeout, so short that watchfiles yields soon after its start, which shows that it watches
+_BEGUN_MS = 1  # timeout after which watchfiles yields without a change; the first yield shows that it watches
 _LOOK_SECONDS = 1.0
 _RETRY_SECONDS = 5.0
 _READY = "ready"
@@ -67,10 +67,18 @@ class _Updates:
         self._told = told
         self._prune = prune
         self._encoders: dict[str, SpaceEncoder] = {}
+        self._places: dict[str, dict[str, Root]] = {}
 
     def places(self, name: str) -> dict[str, Root]:
-        with self._open(name, None) as opened:
-            return places(opened)
+        """Return ``places`` of a collection; if its store fails, return those of the call before."""
+        try:
+            with self._open(name, None) as opened:
+                self._places[name] = places(opened)
+        except StoreError as error:
+            if name not in self._places or isinstance(error, CollectionNotFoundError):
+                raise
+            logger.warning("%s; trying again", error)
+        return self._places[name]
 
     def run(self, keys: set[Key]) -> set[Key]:
         """Update the sources, and return the keys of the sources whose store failed."""
@@ -111,7 +119,7 @@ class Changes:
         self._told: SimpleQueue[set[tuple[Path, bool]] | OSError | None] = SimpleQueue()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
-        self.stale = False  # whether to begin anew: a folder has appeared or vanished, or watchfiles failed
+        self.stale = False  # whether to watch anew, since a folder has appeared or vanished, or watchfiles failed
 
     def __enter__(self) -> Self:
         there = {path: root for key, (root, path) in self._roots.items() if key not in self._missing}
@@ -136,7 +144,7 @@ class Changes:
             thread.join()
 
     def wait(self, seconds: float | None = None) -> set[Key]:
-        """Wait at most ``seconds`` for a change; return the changed sources, or all if they cannot be determined."""
+        """Wait for a change, at most ``seconds``; return the changed sources, or all if watchfiles cannot name them."""
         while True:
             pause = min(filter(None, (seconds, _LOOK_SECONDS if self._missing else None)), default=None)
             try:

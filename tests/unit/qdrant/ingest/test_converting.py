@@ -281,3 +281,9 @@ def test_an_xhtml_file_is_read_like_a_web_page():
         "<body><a id='x'/><p>Thé<br/><![CDATA[a < b]]></p><nav>no</nav></body></html>"
     )
     assert convert(page.encode(), ".xhtml") == "# Teas\n\nThé\na < b"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tag", "times"), [("<noframes ", 200_000), ("<![CDATA[", 200_000), ("<dt>x", 50_000)])
+def test_the_time_is_linear_in_the_number_of_tags_without_an_end(tag, times):
+    assert "Tea" in convert(b"<p>Tea</p>" + tag.encode() * times, ".xhtml")

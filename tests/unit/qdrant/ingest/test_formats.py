@@ -16,6 +16,7 @@ from bs4 import Tag
 import office_files
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant import Empty, Failure, read_source
+from twinvec_qdrant.ingest.reading import pdf_pages
 from twinvec_qdrant.ingest.reading.converting import _without_placeholders, convert
 from twinvec_qdrant.ingest.reading.decoding import decode_as_stated
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES, read_file
@@ -379,7 +380,7 @@ BINARY = {
     "compressed with gzip": gzip.compress(b"<h1>Tea</h1>"),
     "a binary file (it holds NUL bytes)": b"<h1>Tea</h1>\0",
     "a PDF, and not a web page": b"%PDF-1.4\n<h1>Tea</h1>",
-    "neither text in an encoding": b"\x01\x02\xff\xfe<h1>",
+    "not text in a known encoding": b"\x01\x02\xff\xfe<h1>",
 }
 
 
@@ -583,6 +584,13 @@ def test_words_of_a_pdf_are_whole(tmp_path):
     assert "which the well-known house has" in found.text
     assert "|" not in found.text
     assert "-\n" not in found.text
+
+
+@pytest.mark.slow
+def test_the_time_is_linear_in_the_length_of_a_word_of_a_pdf(monkeypatch):
+    text = "tea " + "a" * 2**20
+    monkeypatch.setattr(pdf_pages, "page_texts", lambda _: [(text, "1")])
+    assert pdf_pages.read_pdf(b"")[0] == text
 
 
 def test_a_sentence_of_a_pdf_goes_on_in_the_next_line(tmp_path):

@@ -7,6 +7,7 @@ from email.message import EmailMessage
 import pytest
 
 from twinvec_qdrant import Failure, Root, read_source
+from twinvec_qdrant.ingest.reading.letters.invitations import events_text
 from twinvec_qdrant.ingest.reading.letters.mail import read_mail
 
 EVENT = """BEGIN:VCALENDAR
@@ -141,6 +142,11 @@ def test_an_invitation_does_not_repeat_the_text_of_its_letter():
         found = body(of("alternative", *kinds, text(EVENT, "calendar")))
         assert found.count("Milk is there.") == 1
         assert found.endswith("2024-05-06 16:30 Europe/Berlin\nPlace: Kitchen")
+
+
+@pytest.mark.slow
+def test_the_time_is_linear_in_the_length_of_a_line_of_an_invitation():
+    assert events_text(f"BEGIN:VEVENT\n{'a' * 2**21}\nSUMMARY:Tea\nEND:VEVENT\n", "") == "Tea"
 
 
 def test_files_are_named_also_those_of_forwarded_letters():

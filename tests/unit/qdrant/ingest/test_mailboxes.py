@@ -63,6 +63,14 @@ def test_a_line_of_a_text_does_not_begin_a_mail(end, tmp_path):
     ]
 
 
+@pytest.mark.slow
+def test_the_time_is_linear_in_the_number_of_lines_that_look_like_a_mail(tmp_path):
+    path = tmp_path / "mail.mbox"
+    path.write_bytes(FIRST + b"From: a@example.org\n\n" + b"From me\n" * 500_000)
+    (mail,) = read_source(path)
+    assert mail.text.count("From me") == 500_000
+
+
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 def test_mails_that_thunderbird_has_marked_as_deleted_are_left_out(end, tmp_path):
     """Bit 0x0008 of the status is "expunged"; the others mean that an e-mail was read, answered and so on."""

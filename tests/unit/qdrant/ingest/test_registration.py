@@ -573,3 +573,5 @@ def test_descriptions_are_those_of_the_innermost_folder(collection, folders):
     assert collection.info()["roots"][0]["described"] == {"": "Guides", "dee": "no folder"}
     with pytest.raises(ConfigurationError, match="describe needs a source"):
         collection.ingest([("a", "tea")], describe={"": "Tea"})
+    collection.ingest([("old/a", "tea")], source="wiki", describe={"old/": "Old pages"})
+    assert Roots(collection._backend).all()["wiki"].description("wiki:old/a") == "Old pages"

@@ -116,6 +116,7 @@ def test_a_password_in_the_address_is_refused_and_not_quoted():
         (refusal(302, b"", Location="https://elsewhere.example"), "not OpenAI-compatible"),
         (refusal(200, b"<html>hello</html>"), "not OpenAI-compatible"),
         (refusal(200, b"[]"), "not OpenAI-compatible"),
+        (refusal(200, b"[" * 100_000), "not OpenAI-compatible"),
         (refusal(200, {"choices": []}), "not OpenAI-compatible"),
         (refusal(200, {"error": {"message": "overloaded"}}), r"not OpenAI-compatible.*\(the server: overloaded\)"),
     ],

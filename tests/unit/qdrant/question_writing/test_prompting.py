@@ -34,6 +34,7 @@ def chunk(text=BODY, heading="", title="", identity="a"):
         ('What is "the aquarium" to you?', ['What is "the aquarium" to you?']),
         ('"A" vs "B"\n“What’s up?”', ['"A" vs "B"', "What’s up?"]),
         ('"' + " " * 20_000 + "x", ['"' + " " * 20_000 + "x"]),  # a looping model; once half an hour's work
+        ("*" * 20_000 + "\nHow?", ["How?"]),  # a looping model; once a million years' work
         ('["How?", "1. When?"]', ["How?", "When?"]),
         ('<think>hm</think>\n```json\n[\n  "How?",\n  "When \\ud800?"\n]\n```\n', ["How?", "When ??"]),
         ('["How?", 5]', []),

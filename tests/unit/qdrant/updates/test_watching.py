@@ -17,8 +17,9 @@ import pytest
 import watchfiles
 
 from holders import with_helpers
+from twinvec.errors import StoreUnavailableError
 from twinvec_qdrant import Collection, Root
-from twinvec_qdrant.updates.watching import Changes
+from twinvec_qdrant.updates.watching import Changes, watch
 from words import WordEncoder
 
 WATCHER = """
@@ -179,6 +180,29 @@ def test_a_store_that_is_taken_is_tried_again(docs):
             collection.ingest(documents(), source="others")
         while (told := watcher.told()) != [1, 0, 2, 0, []]:
             assert told[0] == 0
+
+
+@pytest.mark.slow
+def test_a_store_that_fails_while_a_folder_comes_again_is_tried_again(docs):
+    moved, store, failures, reports = docs.parent / "moved", docs.parent / "store", [], []
+    shutil.move(docs / "store", store)
+    docs.rename(moved)
+
+    def open_collection(_name, _encoder):
+        if failures:
+            raise failures.pop()
+        return opened(store)
+
+    def told(_name, report):
+        reports.append(report.unchanged)
+        if len(reports) == 2:
+            raise KeyboardInterrupt
+        failures.append(StoreUnavailableError("the server is gone"))
+        moved.rename(docs)
+
+    with pytest.raises(KeyboardInterrupt):
+        watch(["notes"], open_collection, told)
+    assert reports == [1, 3]
 
 
 def test_a_change_is_told_from_the_beginning_on(docs, monkeypatch):

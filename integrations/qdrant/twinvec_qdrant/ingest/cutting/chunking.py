@@ -72,7 +72,7 @@ class Chunk:
 
 
 class _Piece(NamedTuple):
-    """The heading of a chunk, its text, the part of the document in it, and its text in context."""
+    """A chunk to make: its heading, its text with the heading, its body without the heading, its text in context."""
 
     heading: str
     text: str
@@ -196,8 +196,9 @@ class Chunker:
             heading = headings[index]
             if path and heading != _join(path) and language is None:
                 body = f"{path[-1]}\n\n{body}"
-            if not body.strip() and index + 1 < len(sections) and headings[index + 1].startswith(heading):
-                continue  # the next section repeats this heading
+            following = headings[index + 1] if index + 1 < len(sections) else ""
+            if not body.strip() and _join([following, ""]).startswith(_join([heading, ""])):
+                continue  # the next heading path begins with this one
             yield from self._in_context(
                 body, [_Piece(heading, _under(heading, piece), piece) for piece in self._split(body, heading, kind)]
             )
@@ -216,7 +217,7 @@ class Chunker:
             raise DocumentError(f"document {document.id!r}: {error}") from error
 
     def _heading(self, path: Sequence[str]) -> str:
-        """Return the heading path, truncated to a third of a chunk: the last headings, or the start of the last one."""
+        """Return the heading path, truncated to a third of a chunk: its last headings, or the last one's start."""
         room = max(self._room // 3, 1)
         for start in range(len(path)):
             heading = _join(path[start:])

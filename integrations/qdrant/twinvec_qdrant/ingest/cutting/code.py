@@ -31,7 +31,7 @@ _CLOSING = re.compile(r"(?:[\W_]|\b(?:end|endif|fi|done|esac)\b)*")
 
 
 class _Language(NamedTuple):
-    """A language: module of its grammar, endings of its files, types of definition nodes, function for the grammar."""
+    """A language: its grammar's module, its files' endings, its types of definition nodes, its grammar's function."""
 
     module: str
     suffixes: tuple[str, ...]

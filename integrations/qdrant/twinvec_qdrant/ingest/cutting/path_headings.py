@@ -21,7 +21,7 @@ _ENDINGS_AND_NAMES = frozenset(_LISTED.split())
 
 
 def path_heading(document: Document) -> str | None:
-    """Return the path of a document that is such a file and has no title; otherwise None."""
+    """Return the path, as heading, of an untitled document whose file people know by name; None for other documents."""
     path = document.payload.get("path")
     if not isinstance(path, str) or document.payload.get("format") != "text" or document.title.strip():
         return None

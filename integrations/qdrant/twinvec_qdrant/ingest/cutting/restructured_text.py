@@ -51,7 +51,7 @@ def _headings(text: str) -> Iterator[Heading]:
         memos[:] = [memo]
         return [nodes.Text(text)], []
 
-    inliner.parse = unparsed  # the markup of headings is parsed later
+    inliner.parse = unparsed  # no inline markup is parsed here, and that of headings below
     parser = Parser(inliner=inliner)
     parser.state_classes = tuple(Body if each is states.Body else each for each in states.state_classes)
     settings = frontend.get_default_settings(Parser)

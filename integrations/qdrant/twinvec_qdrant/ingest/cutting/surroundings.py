@@ -55,7 +55,7 @@ def surrounded(
 
 
 def _spans(section: str, pieces: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield where each piece starts and ends; (0, 0) if the section does not contain it."""
+    """Yield where each piece starts and ends in the section, or (0, 0) if the section does not contain the piece."""
     begin = 0
     for piece in pieces:
         start = section.find(piece, begin)

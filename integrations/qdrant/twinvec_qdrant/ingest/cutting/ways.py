@@ -20,7 +20,7 @@ from twinvec_qdrant.settings import ChunkSettings
 
 
 class Cutting:
-    """Decides how one ingest cuts documents, and sets the decisions in the settings of ``chunker``."""
+    """Decides how one ingest cuts documents, and writes the decisions into the settings of ``chunker``."""
 
     def __init__(self, catalog: Catalog, chunker: Chunker) -> None:
         self._catalog = catalog
@@ -33,7 +33,7 @@ class Cutting:
         return self._chunker.settings
 
     def ways(self, document: Document) -> dict[str, Any]:
-        """Return the settings that decide how this document is cut; the first document of a kind decides the way."""
+        """Return the settings that decide how this document is cut; the first code or PDF file decides for the rest."""
         settings = self._chunker.settings
         if settings.enabled:
             if settings.code is None and code_language(document) is not None:

@@ -2,7 +2,8 @@
 
 markitdown has a converter for each format. twinvec calls the converter of the format that a file's name states.
 markitdown's own entry point (``MarkItDown``) first guesses format and encoding by a neural network, which takes longer
-than most conversions. Only older reading versions use it, for notebooks and web pages, and decode as it guesses.
+than most conversions. Only older reading versions use it, for notebooks and web pages, with the encoding that it
+guesses.
 """
 
 from __future__ import annotations
@@ -97,19 +98,19 @@ def _guessing(suffix: str) -> MarkItDown:
 
 
 def _converter(suffix: str) -> DocumentConverter:
-    """Return the converter of a format; the converter of ``_pages`` reads any HTML in it."""
+    """Return the converter of a format; HTML inside a file of this format is read by ``_page_converter``."""
     from markitdown import converters
 
     if _CONVERTERS[suffix] == "HtmlConverter":
-        return _pages()
+        return _page_converter()
     converter: Any = getattr(converters, _CONVERTERS[suffix])()
     if hasattr(converter, "_html_converter"):
-        converter._html_converter = _pages()
+        converter._html_converter = _page_converter()
     return converter  # type: ignore[no-any-return]
 
 
 @cache
-def _pages() -> DocumentConverter:
+def _page_converter() -> DocumentConverter:
     """Return markitdown's HTML converter, changed for pages that are nested too deeply to convert.
 
     markitdown returns the plain text of such a page, and issues a Python warning. The changed converter returns the

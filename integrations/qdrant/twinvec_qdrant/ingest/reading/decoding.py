@@ -51,7 +51,7 @@ _BEGINNINGS = {  # first bytes of pages that have no byte order mark (XML 1.0, a
     b"\0<": "utf-16-be",
 }
 _LATIN_1 = ("ascii", "iso8859-1")  # browsers read these as Windows-1252, and its unassigned bytes as control characters
-# surrogate of a byte that Windows-1252 does not assign -> the byte
+# surrogate of a byte to which Windows-1252 assigns no character -> the byte
 _UNASSIGNED = {0xDC00 + byte: byte for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)}
 # Python's own codecs, in which no file is written
 _NOT_OF_TEXTS = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined"})
@@ -140,7 +140,7 @@ def decode_as_stated(data: bytes, encoding: str) -> str | None:
 
 
 def decode_page(data: bytes, stated: str) -> str | None:
-    """Return the text of a web page in Unicode or in its stated encoding ("" for none); None for other pages.
+    """Return the text of a web page, from Unicode or the ``stated`` encoding ("" for none); None if neither fits.
 
     Unicode is tried first: pages that were converted to UTF-8 often still state their former encoding.
 
@@ -225,7 +225,7 @@ def is_utf_8(data: bytes) -> bool:
 
 
 def _is_nearly_utf_8(blocks: Callable[[], Iterable[bytes]]) -> bool:
-    """Return whether a text has characters of several bytes in UTF-8, and few wrong bytes or a cut end."""
+    """Return whether a text is UTF-8 except for few wrong bytes or a cut end, and has characters of several bytes."""
     decoder = _decoder(_UTF_8, "replace")
     broken = whole = 0
     for block in blocks():
@@ -245,8 +245,8 @@ def _decoder(encoding: str, errors: str = "strict") -> codecs.IncrementalDecoder
 
 def _unknown(error: UnicodeDecodeError, place: int) -> DocumentError:
     return DocumentError(
-        "neither text in an encoding that is in use nor a format that can be converted: byte "
-        f"0x{error.object[error.start]:02x} at {place}"
+        f"not text in a known encoding (byte 0x{error.object[error.start]:02x} at {place}), and not a format that can "
+        "be converted; save the text as UTF-8, or exclude the file"
     )
 
 

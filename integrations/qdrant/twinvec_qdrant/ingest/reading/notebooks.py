@@ -23,7 +23,7 @@ def in_newest_format(data: bytes) -> bytes:
 
 
 def _cell(old: dict[str, Any]) -> dict[str, Any]:
-    """Return a cell: the text of code is its ``input``, and a heading has a cell of its own."""
+    """Convert a cell: nbformat 3 has code under ``input``, and each heading is a cell of its own kind."""
     kind, source = old["cell_type"], "".join(old["input"] if "input" in old else old["source"])
     if kind == "heading":
         kind, source = "markdown", f"{'#' * old.get('level', 1)} {source}"

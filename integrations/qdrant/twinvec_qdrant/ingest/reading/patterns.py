@@ -1,7 +1,7 @@
 """Patterns: the files and folders that the user, or a ``.gitignore`` file, excludes.
 
 pathspec reads patterns as Git does. The last pattern that matches decides, and "!" includes again. An excluded folder
-is not entered, so no pattern has to be compared with the files below a folder that it names.
+is not entered. So a pattern is compared only with a path itself, and not with the folders above the path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from twinvec.text import is_list
 GITIGNORE = ".gitignore"
 _FOLDER_END = "ps_d"  # pathspec's group for the "/" after a folder that a pattern names
 _MAX_BYTES = 1024 * 1024
-_REPOSITORIES = frozenset({".git", ".hg", ".jj", ".svn"})  # read only if a pattern names the folder; ".*" does not
+_REPOSITORIES = frozenset({".git", ".hg", ".jj", ".svn"})  # entered only if a pattern has the name itself as a part
 
 
 class Ignored(NamedTuple):
@@ -32,7 +32,7 @@ class Ignored(NamedTuple):
 
 
 def pattern_list(given: Sequence[str], name: str) -> tuple[str, ...]:
-    """Return patterns as a tuple; raise ``ConfigurationError``, which names the argument, unless they are a list."""
+    """Return a list of patterns as a tuple; raise ``ConfigurationError`` about the argument ``name`` for others."""
     if not is_list(given) or not all(isinstance(each, str) for each in given):
         raise ConfigurationError(f"{name}: expected a list of patterns, such as ['*.md'], got {given!r}")
     return tuple(given)
@@ -91,7 +91,7 @@ def is_ignored(place: str, ignored: Sequence[Ignored]) -> bool:
 
 
 def _last_match(patterns: GitIgnoreSpec, place: str) -> bool | None:
-    """Return whether the last pattern that matches the path excludes it; None if no pattern matches the path itself."""
+    """Return whether the last pattern that matches the path has no "!"; None if no pattern matches the path itself."""
     for pattern in reversed(patterns.patterns):
         if pattern.include is None or pattern.regex is None or (found := pattern.regex.match(place)) is None:
             continue
@@ -102,12 +102,11 @@ def _last_match(patterns: GitIgnoreSpec, place: str) -> bool | None:
 
 
 def read_gitignore(path: Path, place: str) -> Ignored | None:
-    """Return the patterns of a ``.gitignore``; None if the path is not a regular file: Git ignores it then, too.
+    """Return the patterns of a ``.gitignore``, or None if the path is not a regular file, which Git ignores, too.
 
     Raise ``OSError`` if the file cannot be read.
     """
-    mode = path.lstat()
-    if not stat.S_ISREG(mode.st_mode):
+    if not stat.S_ISREG(path.lstat().st_mode):
         return None
     with path.open("rb") as file:
         lines = file.read(_MAX_BYTES).decode("utf-8", "replace").removeprefix("\ufeff").splitlines()
@@ -115,7 +114,7 @@ def read_gitignore(path: Path, place: str) -> Ignored | None:
 
 
 def _valid(lines: Iterable[str]) -> GitIgnoreSpec:
-    """Return the valid patterns; Git also ignores invalid patterns."""
+    """Return the valid patterns of these lines; Git ignores invalid patterns, too."""
     kept = []
     for line in lines:
         try:

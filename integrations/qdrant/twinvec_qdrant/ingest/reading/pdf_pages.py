@@ -16,14 +16,15 @@ from twinvec.errors import DocumentError
 from twinvec.support.extras import import_extra
 
 _MARK = b"%PDF-"
-_MARK_WITHIN = 1024  # bytes: readers of PDF allow other bytes before the mark
+_MARK_WITHIN = 1024  # first bytes that may hold the mark, as readers of PDF allow
 _REPEATED = 3  # most lines of a header, and of a footer, that pages repeat
 _PROSE = 40  # characters; a line of prose that continues in the next line has at least about as many
 _PAGES_BACK = 2  # two, because left and right pages have different headers
 
 _HYPHEN = "\x02"  # PDFium gives it in place of a hyphen at a line end
-_BROKEN = re.compile(rf"([^\W\d_]+){_HYPHEN}([^\W\d_]+)")
-_COMPOUND = re.compile(r"[^\W\d_]+-[^\W\d_]+")
+# a match starts at the start of a word, so that the time is linear in the length of a word
+_BROKEN = re.compile(rf"(?<![^\W\d_])([^\W\d_]++){_HYPHEN}([^\W\d_]+)")
+_COMPOUND = re.compile(r"(?<![^\W\d_])[^\W\d_]++-[^\W\d_]+")
 _LEADERS = re.compile(r"(?: ?\.){5,} ?")  # rows of dots in a table of contents
 _CONTROL = re.compile(r"[\x00\x01\x03-\x09\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 

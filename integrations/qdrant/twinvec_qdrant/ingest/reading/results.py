@@ -96,7 +96,7 @@ def hiding(source: str, reason: str, below: str) -> Failure:
 
 
 def unreadable(name: str, error: OSError, below: str) -> Failure:
-    """Return the failure of the file ``name`` of records, which hides all documents whose ids begin with ``below``."""
+    """Return the failure to read a file of records; it may hide all documents whose ids begin with ``below``."""
     return hiding(printable(name), f"cannot be read: {error.strerror or error}", below)
 
 

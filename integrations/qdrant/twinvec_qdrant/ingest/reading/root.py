@@ -159,7 +159,7 @@ class Root:
         return not any(isinstance(each, Failure) or self._holds(each) for each in found)
 
     def follows(self, path: Path) -> bool:
-        """Return whether a change of this path may change the documents; ``path`` begins as ``self.path`` does."""
+        """Return whether a change of ``path`` may change the documents; ``path`` is absolute if ``self.path`` is."""
         if self.path == STANDARD_INPUT:
             return False
         return path == Path(self.path) or (os.path.isdir(self.path) and self._walk().follows(path))

@@ -2,8 +2,8 @@
 
 openpyxl and xlrd read workbooks of Excel, and ``office.open_documents`` those of LibreOffice.
 
-The tables look like those of markitdown. markitdown reads workbooks with pandas, which rounds the numbers of a column
-that has an empty cell, and writes empty cells and the text "NA" as "NaN".
+The tables look like those of markitdown, but this module writes them. markitdown reads workbooks with pandas, which
+rounds the numbers of a column that has an empty cell, and writes empty cells and the text "NA" as "NaN".
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BORDER = 3  # characters that a cell takes besides its text
 _MOST_ROWS, _MOST_COLUMNS = 1_048_576, 16_384  # the limits of a sheet in Excel
 _MOST_BLANK = 50_000_000  # largest number of blank cells and rows in a workbook; skipping them takes a few seconds
 
-_LARGE = 2**63
+_LARGE = 2**63  # whole numbers from here on stay floats
 
 Row = Mapping[int, Any]
 """The values of a row by their columns, without blank values."""
@@ -155,7 +155,7 @@ def _too_large() -> DocumentError:
 
 
 def _value(cell: Any) -> Any:
-    """Return a cell's value: None if it is blank, and a whole number as an integer."""
+    """Return a cell's value: None for a blank cell, an integer for a whole number, text in one line."""
     if isinstance(cell, str):
         return _BREAK.sub(" ", cell).strip() or None
     return int(cell) if isinstance(cell, float) and cell.is_integer() and abs(cell) < _LARGE else cell

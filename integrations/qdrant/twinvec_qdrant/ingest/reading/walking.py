@@ -23,7 +23,10 @@ _STORE_MARKS = {"collection.json", "lock", "owner"}
 
 
 class FoundFile(NamedTuple):
-    """A file: its path, its place (the relative path in the folder, "deep/file.md", or its name), and its bytes."""
+    """A file: its path, its place, and its size in bytes.
+
+    The place is the relative path in the folder, such as "deep/file.md", or the name of a file without a folder.
+    """
 
     path: Path
     place: str
@@ -32,7 +35,7 @@ class FoundFile(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """Prefix of the ids of its records."""
+        """Prefix of the ids of the file's records."""
         return f"{self.place}/" if self.in_folder else ""
 
 

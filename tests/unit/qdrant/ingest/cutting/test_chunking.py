@@ -115,6 +115,11 @@ def test_a_chunk_stands_below_its_headings():
     ]
 
 
+def test_a_heading_without_text_is_a_chunk_unless_the_next_heading_path_begins_with_it():
+    text = "# Install\n\n# Installation\n\n## On Linux\n\n" + "One two. " * 9
+    assert [chunk.heading for chunk in cut(text)] == ["Install", *["Installation > On Linux"] * 2]
+
+
 MARKED = """# The **tea** `pot` &amp; [cup][shop]
 
 One.

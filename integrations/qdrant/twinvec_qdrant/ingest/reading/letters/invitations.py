@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 _FOLD = re.compile(r"\r?\n[ \t]")
-_LINE = re.compile(r'([\w-]+)((?:"[^"]*"|[^":])*):(.*)')
+_LINE = re.compile(r'([\w-]++)((?:"[^"]*"|[^":])*+):(.*)')  # possessive: the time is linear without a colon
 _ZONE = re.compile(r';TZID="?([^";]+)', re.IGNORECASE)
 _ESCAPED = re.compile(r"\\([nN,;\\])")
 _DAY = "%Y%m%d"
@@ -64,13 +64,16 @@ def _text(event: Mapping[str, _Property], name: str) -> str:
 
 
 def _time(event: Mapping[str, _Property]) -> str:
-    """Return when an event begins and ends; the stated end of an event of whole days is the day after the last one."""
+    """Return when an event begins and ends.
+
+    The end of an event of whole days is its last day; iCalendar states the day after.
+    """
     start, end = (_moment(event.get(name), days) for name, days in (("DTSTART", 0), ("DTEND", 1)))
     return start if end in ("", start) else f"{start} – {end}"
 
 
 def _moment(found: _Property | None, days: int) -> str:
-    """Return a time with its zone, or a date less some days; a time of another form stays as it is."""
+    """Return a time with its zone, or the date some ``days`` before; return a value of another form unchanged."""
     if found is None:
         return ""
     zone = f" {named[1]}" if (named := _ZONE.search(found.parameters)) else ""

@@ -74,18 +74,18 @@ def document_of_mail(letter: Letter, identity: str, path: str) -> Document:
 
 
 def _attachments(message: EmailMessage) -> Iterator[str]:
-    """Yield the file names that older versions read: those of the letter itself."""
-    yield from (name for each in message.iter_attachments() if (name := each.get_filename()))
+    """Yield the names of the files that are attached to the letter itself, for reading versions 1 to 4."""
+    return (name for each in message.iter_attachments() if (name := each.get_filename()))
 
 
 def _body(message: EmailMessage, version: int) -> list[ShownText]:
-    """Return the only text that older versions read: the first plain text, or else the first HTML."""
+    """Return the only text that reading versions 1 to 4 read: the first plain text, or else the first HTML."""
     part = message.get_body(("plain", "html"))
     return [] if part is None else [ShownText(text_of(part, version), part.get_content_type() == HTML)]
 
 
 def _joined(texts: Sequence[ShownText], version: int) -> str:
-    """Return one text of several; HTML is converted to Markdown."""
+    """Join texts to one text, and convert HTML to Markdown."""
     parts = []
     for text, is_html in texts:
         # UTF-7 can give lone surrogates

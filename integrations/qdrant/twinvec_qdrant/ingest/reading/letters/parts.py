@@ -32,7 +32,7 @@ class ShownText(NamedTuple):
 
 
 class _Part:
-    """A part that can be shown; its text is decoded when it is asked for. ``error`` says that it cannot be decoded."""
+    """A part that can be shown. ``texts`` decodes it when first used, and then sets ``error`` if this fails."""
 
     def __init__(self, part: MIMEPart) -> None:
         self.part = part
@@ -86,7 +86,7 @@ def header(message: EmailMessage, name: str) -> str:
 
 
 def shown_texts(message: EmailMessage) -> list[ShownText]:
-    """Return the texts of a letter by version 5 of the reading.
+    """Return the texts that a mail program shows of a letter, as reading versions from 5 on do.
 
     Raises:
         Exception: a part cannot be decoded, and no other part has text.
@@ -103,7 +103,7 @@ def shown_texts(message: EmailMessage) -> list[ShownText]:
 
 
 def attachment_names(part: MIMEPart) -> Iterator[str]:
-    """Yield the file names in a letter, also in letters that it forwards, without those of pictures in the text."""
+    """Yield the names of the files in a letter and in the letters that it forwards, but of no pictures in the text."""
     inner = part.get_payload() if part.is_multipart() else []
     for row, each in enumerate(inner if isinstance(inner, list) else []):
         assert isinstance(each, MIMEPart)
@@ -130,7 +130,7 @@ def text_of(part: MIMEPart, version: int) -> str:
 
 
 def _shown(part: MIMEPart) -> list[_Part]:
-    """Return the parts of a part that can be shown, in order."""
+    """Return a part that can be shown, or those of its inner parts that can be shown, in order."""
     kind = part.get_content_type()
     if kind == _LETTER:
         return [_Part(part)]
@@ -145,7 +145,7 @@ def _shown(part: MIMEPart) -> list[_Part]:
 
 
 def _inner(part: MIMEPart, kind: str) -> Iterator[list[_Part]]:
-    """Yield for each part inside a part the parts that can be shown; of related parts, only the main part counts."""
+    """Yield ``_shown`` of each part inside a part; of related parts, only of the main part."""
     if not (kind.startswith("multipart/") and part.is_multipart()):
         return
     parts = list(part.iter_parts())
@@ -156,7 +156,7 @@ def _inner(part: MIMEPart, kind: str) -> Iterator[list[_Part]]:
 
 
 def _chosen(alternatives: Sequence[list[_Part]]) -> list[_Part]:
-    """Return the alternative that is shown, with the invitation behind it."""
+    """Return the parts of the alternative that is shown, and then the invitations of the other alternatives."""
     for kind in (_PLAIN, HTML, _CALENDAR, _LETTER):
         for parts in alternatives:
             if any(each.kind == kind and each.texts for each in parts):

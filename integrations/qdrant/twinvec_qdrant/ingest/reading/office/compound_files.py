@@ -24,7 +24,7 @@ _WORKBOOKS = ("Workbook", "Book")  # names of the stream in Excel 97 and later, 
 _LINK = re.compile(  # start of a hyperlink's record (MS-XLS): its type (440), its length, a range of cells, a class id
     rb"\xb8\x01(?=.{10}\xd0\xc9\xea\x79\xf9\xba\xce\x11\x8c\x82\x00\xaa\x00\x4b\xa9\x0b)", re.DOTALL
 )
-_NO_RECORD = b"\xff\x7f"  # a type that no record has
+_NO_RECORD = b"\xff\x7f"  # a type of record that does not exist, so that xlrd skips the record
 
 
 def workbook_stream(data: bytes) -> bytes:

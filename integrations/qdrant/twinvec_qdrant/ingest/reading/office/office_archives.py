@@ -37,27 +37,22 @@ _STREAMED = ("xl/worksheets/", "xl/sharedStrings")
 _TEXTS = frozenset({".htm", ".html", ".ncx", ".opf", ".rels", ".txt", ".xhtml", ".xml"})
 _MARKS = (BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE)
 _USUAL = (ZIP_STORED, ZIP_DEFLATED)
-BROKEN_ARCHIVE = (
-    BadZipFile,
-    ZlibError,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-    ValueError,
-)  # errors of damaged archives
 _BLOCK = _MIB
 
-_CHECKED_SHEET = 16 * _MIB
+_CHECKED_SHEET = 16 * _MIB  # the rows of a smaller sheet are not checked
 _MOST_ELEMENTS = 1_000_000  # most XML elements of a row, which has at most 16,384 cells
 _ENDS = ("row", "si")
+
+BROKEN_ARCHIVE = (BadZipFile, ZlibError, EOFError, NotImplementedError, RuntimeError, ValueError)
+"""The errors that ``zipfile`` raises for damaged and encrypted archives."""
 
 
 def check_archive(data: bytes, suffix: str) -> None:
     """Raise ``DocumentError`` if the archive of an office file of the kind ``suffix`` unpacks to more than a limit.
 
     All parts together may unpack to 512 MiB. The parts in XML and HTML have a lower limit, which depends on ``suffix``.
-    If an archive cannot be read, the converter reports the error. A part that is longer than the archive says is
-    refused, because ``zipfile`` would unpack it whole.
+    A part that exceeds its stated size is refused, because ``zipfile`` would unpack it whole. An archive that cannot be
+    read passes, because the converter reports the error.
     """
     try:
         archive = ZipFile(BytesIO(data))
@@ -88,7 +83,7 @@ def check_parts(data: bytes, suffix: str) -> None:
 
 
 def rewritten(data: bytes, change: Callable[[str, bytes], bytes]) -> bytes:
-    """Return an archive whose parts are changed; ``change`` gets the name and the bytes of each part.
+    """Return an archive with changed parts; ``change`` gets a part's name and bytes, and returns its new bytes.
 
     Raises an error of the types in ``BROKEN_ARCHIVE`` if a part is damaged.
     """
@@ -119,7 +114,7 @@ def _check_part(archive: ZipFile, item: ZipInfo, *, is_streamed: bool) -> None:
 
 
 def _blocks(archive: ZipFile, item: ZipInfo) -> Iterator[bytes]:
-    """Yield the unpacked bytes of a part, at most one byte more than the archive says; stop at damaged data."""
+    """Yield the unpacked bytes of a part, at most one byte more than its stated size; stop at damaged data."""
     wanted = copy(item)
     wanted.file_size += 1
     wanted.CRC = None  # type: ignore[assignment]  # no check: a damaged picture does no harm

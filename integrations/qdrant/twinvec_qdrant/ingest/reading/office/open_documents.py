@@ -61,7 +61,7 @@ _HTML = {
 _MANIFEST = "META-INF/manifest.xml"
 _EXTERNAL = ("http:", "https:", "mailto:")
 _BLANKS = (f"{_TEXT}s", f"{_TEXT}tab")
-_MOST_TIMES = 100  # how often a cell or row of a text is repeated
+_MOST_TIMES = 100  # how often a cell or row of a text appears at most
 _MOST_REPEATED = 100_000  # characters and elements of all repeated cells and rows of a text
 _MOST_COLUMNS = 16_384 + 1  # one column more than a sheet has; ``spreadsheets`` refuses such a row
 
@@ -129,7 +129,7 @@ def _body(content: Any, name: str, suffix: str) -> Any:
 
 
 def _remove_unread(body: Any, etree: Any) -> None:
-    """Remove all that is not text, and write blanks and line breaks as characters."""
+    """Remove the elements that hold no text of the document, and write blanks and line breaks as characters."""
     others = {each.tag for each in body.iter("*") if not each.tag.startswith(_READ)}
     kinds = (etree.Comment, etree.ProcessingInstruction, etree.Entity)
     etree.strip_elements(body, *_UNREAD, *others, *kinds, with_tail=False)
@@ -138,7 +138,7 @@ def _remove_unread(body: Any, etree: Any) -> None:
 
 
 def _repeat(body: Any) -> None:
-    """Repeat the cells and rows of tables as often as they say, but neither blank rows nor blank cells at the end."""
+    """Repeat cells and rows of tables as often as they state, except blank rows and blank cells at a row's end."""
     room = _MOST_REPEATED
     for each in reversed(list(body.iter(_ROW, _CELL, _COVERED))):  # the cells of a row before the row
         times = _number(each.attrib, f"{_TABLE}number-{'rows' if each.tag == _ROW else 'columns'}-repeated")
@@ -234,7 +234,7 @@ def _value(cell: Any) -> Any:
             case "currency" | "float" | "percentage":
                 return float(cell.attrib[f"{_OFFICE}value"])
     except (KeyError, ValueError):
-        pass  # the shown text is all that is known
+        pass  # the value is missing or malformed: take the shown text
     return "\n".join("".join(each.itertext()) for each in cell.iterchildren(_PARAGRAPH)) or None
 
 

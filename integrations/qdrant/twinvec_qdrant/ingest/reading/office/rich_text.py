@@ -17,8 +17,8 @@ RICH_TEXT = ".rtf"
 BEGINNING = b"{\\rtf"
 
 _MOST_BYTES = 24 * 2**20  # without pictures; reading this much takes up to a minute
-_BINARY = re.compile(rb"\\(?:\\|bin(\d{1,9}) ?)")  # or an escaped backslash, as in "C:\\bin64"
-_PICTURE = re.compile(rb"[0-9A-Fa-f\r\n]{512,}")  # or an embedded object, in hexadecimal digits; numbers have blanks
+_BINARY = re.compile(rb"\\(?:\\|bin(\d{1,9}) ?)")  # also an escaped backslash, since "C:\\bin64" is text
+_PICTURE = re.compile(rb"[0-9A-Fa-f\r\n]{512,}")  # a picture or embedded object; blanks separate other numbers
 _CODE_PAGE = re.compile(rb"\\ansicpg(\d+) ?")
 _MAC = re.compile(rb"\\mac(?![a-z])")
 _FONT = re.compile(r"\\(f|fcharset)(\d+)(?!\d)")
@@ -59,7 +59,7 @@ def read_rich_text(data: bytes) -> str:
 
 
 def _without_binary(data: bytes) -> bytes:
-    """Return a file without the bytes of pictures that are not in hexadecimal digits."""
+    """Return a file without binary data, which follow ``\\bin`` and are mostly pictures."""
     parts: list[bytes] = []
     start = place = 0
     while found := _BINARY.search(data, place):
@@ -98,7 +98,7 @@ def _with_fonts(text: str) -> str:
 class _Marking:
     """Writes marks into a file.
 
-    ``_ends`` has, for each open group, the mark that its end gets, and ``_hidden`` counts the groups of hidden text.
+    ``_ends`` has, for each open group, the mark to write at its end. ``_hidden`` counts the open groups of hidden text.
     """
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class _Marking:
         return _mark(end) if end and not (end == _HIDDEN_END and self._hidden) else ""
 
     def _seen(self, token: str, *, is_hidden: bool) -> str:
-        """Return the mark for the beginning or end of hidden text in this group; the token if there is neither."""
+        """Return the mark for the beginning or end of hidden text; return the token if neither is here."""
         if is_hidden == (self._ends[-1] == _HIDDEN_END) or self._ends[-1] == _NOTE_END:
             return token
         self._ends[-1] = _HIDDEN_END if is_hidden else ""
@@ -176,7 +176,7 @@ def _table(found: re.Match[str]) -> str:
 
 
 def _paragraph(line: str) -> str:
-    """Return a paragraph, with the signs of a heading if a mark says that it is one."""
+    """Return a paragraph; if it has the mark of a heading, return it as a heading of Markdown."""
     level = next((_HEADINGS.index(sign) + 1 for sign in line if sign in _HEADINGS), 0)
     text = _MARK.sub("", line.replace(_LINE, "\n").replace(_CELL, " | ")).strip()
     return f"{'#' * min(level, 6)} {' '.join(text.split())}" if level and text else text

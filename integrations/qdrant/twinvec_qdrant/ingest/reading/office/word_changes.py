@@ -28,17 +28,17 @@ _TEXTS = re.compile(r"word/[^/]+\.xml", re.IGNORECASE)  # the document, its note
 
 
 def with_all_text(data: bytes) -> bytes:
-    """Return a Word document whose moved text, simple fields and tagged text every version of mammoth reads.
+    """Return a Word document in which every version of mammoth reads moved text, simple fields and tagged text.
 
-    A damaged document, and one without such elements, stays as it is.
+    A damaged document, or a document without these elements, is returned unchanged.
     """
     return _changed(data, _rename)
 
 
 def without_unread_text(data: bytes) -> bytes:
-    """Return a Word document without the elements that ``with_all_text`` renames: no version of mammoth reads them.
+    """Return a Word document without moved text, simple fields and tagged text, for reading versions 1 to 4.
 
-    A damaged document, and one without such elements, stays as it is.
+    A damaged document, or a document without these elements, is returned unchanged.
     """
     return _changed(data, _remove)
 

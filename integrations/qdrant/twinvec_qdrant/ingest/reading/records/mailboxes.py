@@ -92,15 +92,15 @@ def _letters(path: Path) -> Iterator[bytes]:
     Some programs do not quote a line of a text that begins with "From ", which then looks like the next e-mail. An
     e-mail therefore begins only where a header follows such a line.
     """
-    letter = b""
+    pieces: list[bytes] = []
     with closing(mailbox.mbox(path, create=False)) as box:
         for key in box.iterkeys():
             line, _, data = box.get_bytes(key, from_=True).partition(b"\n")
-            if letter and not _HEADER.match(data):
-                letter = b"\n".join((letter, line, data))
+            if any(pieces) and not _HEADER.match(data):
+                pieces += [line, data]
                 continue
-            if letter:
+            if letter := b"\n".join(pieces):
                 yield _QUOTED.sub(rb"\1", letter)
-            letter = data
-    if letter:
+            pieces = [data]
+    if letter := b"\n".join(pieces):
         yield _QUOTED.sub(rb"\1", letter)

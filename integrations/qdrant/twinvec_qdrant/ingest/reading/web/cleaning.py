@@ -12,7 +12,7 @@ lists of children anew (``_change``), so that the time is linear in the length o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -38,7 +38,7 @@ _IN_LINE = ("a", "b", "button", "em", "i", "small", "span", "sub", "sup", "svg")
 _OPENED = re.compile(  # a part of the class of an element that readers open
     r"(?:^|[-_])tabs?(?:$|[-_])|tab-?(?:content|pane)|accordion|collaps|expand|spoiler|toggle", re.IGNORECASE
 )
-_RUNNING_TEXT = 100  # a hidden element with more characters, outside links and controls, is content that a script shows
+_RUNNING_TEXT = 100  # a hidden element with more characters outside links and controls is content that a script shows
 _LIST_ITEMS = 200  # the converter takes the square of this for each list
 _BLOCKS = (  # blocks in the HTML standard's section on rendering, without the blocks that markdownify knows
     *("address", "aside", "center", "details", "dialog", "fieldset", "figure", "footer", "form", "header", "hgroup"),
@@ -81,6 +81,8 @@ def clean(html: bytes, address: str, version: int, *, titled: bool = False) -> b
     page = _parsed(html, version)
     for link in page.find_all("a", href=True) if address else ():
         link["href"] = _on_site(str(link["href"]), address)
+    if version > 4:
+        _move_terms_out(page)
     _change(page, lambda children: [each for child in children for each in _shown(child, version)])
     facts = _facts(page)
     unseen = _unseen(page, facts) if version > 4 else ()
@@ -166,16 +168,26 @@ def _shown(child: Any, version: int) -> list[Any]:
         return [NavigableString(f" {words} " if words and version > 2 else words)]
     if version > 4 and (child.name in _UNSEEN or (child.name == "template" and not child.get("shadowrootmode"))):
         return []
-    return _terms(child) if version > 4 and child.name in _TERMS else [child]
+    return [child]
 
 
-def _terms(child: Any) -> list[Any]:
-    """Return a <dt> or <dd> element, and then the later ones, which libxml2 nests in it by mistake."""
-    inner = next((place for place, each in enumerate(child.contents) if each.name in _TERMS), None)
-    if inner is None:
-        return [child]
-    child.contents, behind = child.contents[:inner], child.contents[inner:]
-    return [child, *behind]
+def _move_terms_out(page: Any) -> None:
+    """Move <dt> and <dd> elements behind the one in which libxml2 nests them by mistake."""
+    for element in _elements(page):
+        if element.name not in _TERMS:
+            element.contents = list(_terms(element.contents))
+
+
+def _terms(children: list[Any]) -> Iterator[Any]:
+    """Yield these children; after a <dt> or <dd> element, yield its content from the first such inner element on."""
+    left = children[::-1]
+    while left:
+        child = left.pop()
+        if child.name in _TERMS:
+            inner = next((row for row, each in enumerate(child.contents) if each.name in _TERMS), len(child.contents))
+            left += reversed(child.contents[inner:])
+            child.contents = child.contents[:inner]
+        yield child
 
 
 def _kept(child: Any, facts: Mapping[int, _Facts], unseen: Collection[int]) -> list[Any]:
@@ -248,9 +260,9 @@ def _unseen(page: Any, facts: Mapping[int, _Facts]) -> set[int]:
 
 
 def _is_decoration(element: Any) -> bool:
-    """Return whether an element is a decoration in a line, which is not read out.
+    """Return whether an element is a decoration within a line, which screen readers skip.
 
-    Larger elements that are not read out may be content: an open dialog makes all others so.
+    Larger elements that screen readers skip may be content: an open dialog makes them skip everything else.
     """
     return element.name in _IN_LINE and str(element.get("aria-hidden")).lower() == "true"
 
@@ -264,10 +276,10 @@ def _is_hidden(element: Any) -> bool:
 
 
 def _is_shown_later(element: Any, held: _Facts, controlled: Collection[str]) -> bool:
-    """Return whether a hidden element is content that readers can open, such as a tab, or content until a script runs.
+    """Return whether a hidden element is content that readers can open, such as a tab, or that a script shows later.
 
-    Such tabs are in pages of Docusaurus, Starlight and Sphinx; Docusaurus also hides the content of <details>. Running
-    text is content too: few pages say that a script shows it.
+    Pages of Docusaurus, Starlight and Sphinx have such tabs; Docusaurus also hides the content of <details>. Hidden
+    running text counts as content, since few pages state that a script shows it.
     """
     if held.has_paragraph or (held.running > _RUNNING_TEXT and element.name not in _APART_IN_LINE):
         return True

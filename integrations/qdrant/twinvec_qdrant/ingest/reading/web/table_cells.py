@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 _CELLS = ("td", "th")
 _ALL_ROWS = 65_534  # the most rows that a cell spans (HTML standard)
-_MOST_COLUMNS = 1000  # the most columns that a cell spans (HTML standard), and in which cells are repeated
+_MOST_COLUMNS = 1000  # the most columns that a cell spans (HTML standard); only in these columns, cells are repeated
 _LONGEST_NUMBER = 10  # digits
 _MOST_SPANS = 20  # the most cells of a row that are repeated in the next one
 _MOST_PADDED = 20  # the most columns between the last cell of a row and a repeated cell
