@@ -2,9 +2,10 @@
 
     python benchmarks/relevance_bound.py --data DIR [--cache DIR]
 
-Every question of four sets is searched in every set, by a hybrid search of ten hits. Formulas learn to tell the best
-relevant hit of an own question from all hits of a foreign question. No question is scored by a formula that was fitted
-to it. The other questions come from
+Every question of four sets is searched in every set, by a hybrid search of ten hits. In its own set, it is an own
+question; in the other sets, it is a foreign one. Formulas learn to tell the best relevant hit of an own question from
+all hits of a foreign question. No question is scored by a formula that was fitted to it. A formula is fitted to
+questions from
 
 - "folds": all sets, without a fifth of the questions;
 - "same collection": the same collection alone, without a fifth of the questions;
@@ -13,9 +14,10 @@ to it. The other questions come from
 Two thresholds are shown: the one that keeps 95% of the questions that it is measured on, and the one that keeps 95% of
 the questions that the formula was fitted to.
 
-The last rows need no judged question, but pseudo-queries: titles, sentences and words out of the collection's own
-documents. As labels: the rest of the own document is right, and the hits without that document are wrong. As a scale:
-see ``NEARNESS``. ``--cache`` keeps vectors and features, which take half an hour. ``FOREIGN.md`` has the result.
+The last rows need no judged questions, but pseudo-queries: titles, sentences and words out of the collection's own
+documents. Pseudo-queries serve as labels (the rest of the document is right, and hits of other documents are wrong) or
+as a scale (see ``NEARNESS``). ``--cache`` keeps vectors and features, which take half an hour. ``FOREIGN.md`` has the
+result.
 """
 
 from __future__ import annotations
