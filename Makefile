@@ -1,5 +1,5 @@
 # The two commands of the README are `make demo` and `make test`; both make the environment they need.
-# PYTHON picks the interpreter the environment is made with.
+# PYTHON is the interpreter that makes the environment.
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11, 4))' 2>/dev/null && echo $$p && break; done)
@@ -20,7 +20,7 @@ EDITABLE := -e ".[offline,dev]" -e "integrations/qdrant[code,documents]" -e inte
 # Bytecode is left to the first import: most modules that are installed are never imported.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
-# The torch of an environment, which uv keeps: $(call TORCH,FOLDER)
+# The version of torch in an environment, as a requirement, so that uv keeps it: $(call TORCH,FOLDER)
 TORCH = "torch==$$($(1)/bin/python -c 'import importlib.metadata as m; print(m.version("torch"))')"
 # The tests of one file stay with one process. Python may write bytecode, which the many processes of the tests share.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q
