@@ -53,8 +53,8 @@ EVERYTHING = (*FIELD, "spread", "z", "bm25", "absent", "terms", "least maxsim", 
 """The features of a hit that the formulas may use.
 
 - place, coverage, today: as in ``retrieval.relevance``; today is the log-odds of today's relevance.
-- present: weight of the question's terms that the hit has, as a share. absent: of those that no text has. rarest:
-  whether the hit has the rarest term. terms: logarithm of their number.
+- present: share of the weight of the question's terms that the hit has. absent: share that no text has. rarest: whether
+  the hit has the rarest term of the question. terms: logarithm of the number of the question's terms.
 - field, spread: mean and standard deviation of the question's cosines with all documents. z: the hit's z-score.
 - maxsim: the mean, over the question's tokens, of the best cosine with a token of the hit; also weighted by rarity,
   and the minimum.
@@ -92,7 +92,7 @@ TEXTS_AT_ONCE = 256
 
 @dataclass(slots=True)
 class Asked:
-    """A query in a collection, and some hits: shape of ``rows`` (hits, ``FEATURES``).
+    """A query in a collection, with some hits. ``rows`` has the features of the hits: (hits, ``FEATURES``).
 
     ``kind`` is "own" (with the best relevant hit), "foreign" (with all hits), "answer" (with the rest of a
     pseudo-query's own document) or "others" (with the other hits of a pseudo-query).
@@ -109,7 +109,7 @@ class Asked:
 
 
 class Scale:
-    """What the features need to know of a collection."""
+    """The data of a collection from which the features of hits are computed."""
 
     def __init__(self, data: BeirSet, encoder: Any, calibration: Calibration, pseudo: Sequence[str]) -> None:
         self._calibration, self._encoder = calibration, encoder
