@@ -3,8 +3,8 @@
 #   docker build -t twinvec-serve .
 #   docker run -p 127.0.0.1:6380:6380 -e TWINVEC_API_KEY=... -v twinvec:/data --stop-timeout 90 twinvec-serve
 #
-# Inside a container the server listens at every address, so it wants a key, and a proxy (or the port of one machine
-# only, as above) before it.
+# Inside a container the server listens at every address, so it needs a key. Publish its port on this machine only, as
+# above, or put a proxy with https in front of it.
 FROM python:3.11-slim AS build
 
 WORKDIR /source
@@ -21,9 +21,9 @@ FROM python:3.11-slim
 
 RUN useradd --create-home --uid 1000 twinvec && install -d -o twinvec -g twinvec /data
 COPY --from=build /venv /venv
-# a home also for other users: --user 2000
+# the home of every user, such as that of --user 2000
 ENV PATH=/venv/bin:$PATH HOME=/home/twinvec
-# the number, by which Kubernetes sees that it is not root
+# a number, because Kubernetes cannot tell whether a named user is root
 USER 1000
 WORKDIR /data
 RUN twinvec export default -o /home/twinvec/default && rm -r /home/twinvec/.cache

@@ -1,5 +1,5 @@
 # The two commands of the README are `make demo` and `make test`; both make the environment they need.
-# PYTHON picks the interpreter the environment is made with.
+# PYTHON is the interpreter that makes the environment.
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11, 4))' 2>/dev/null && echo $$p && break; done)
@@ -20,7 +20,7 @@ EDITABLE := -e ".[offline,dev]" -e "integrations/qdrant[code,documents]" -e inte
 # Bytecode is left to the first import: most modules that are installed are never imported.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
-# The torch of an environment, which uv keeps: $(call TORCH,FOLDER)
+# The version of torch in an environment, as a requirement, so that uv keeps it: $(call TORCH,FOLDER)
 TORCH = "torch==$$($(1)/bin/python -c 'import importlib.metadata as m; print(m.version("torch"))')"
 # The tests of one file stay with one process. Python may write bytecode, which the many processes of the tests share.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q
@@ -58,17 +58,17 @@ demo: $(STAMP)  ## Ingest the standard library's documentation, then answer five
 test: $(STAMP)  ## Run the quick tests: all but those marked slow
 	$(PYTEST) $(PARALLEL) -m "$(or $(TESTS),not slow)"
 
-collect: $(CLIENTS_STAMP)  ## Import all tests in one process, which compiles what the processes of the tests import
+collect: $(CLIENTS_STAMP)  ## Collect all tests in one process, so that Python compiles the imported modules once
 	$(PYTEST) --collect-only > /dev/null || true  # `make test` shows an error
 
-test-all: $(CLIENTS_STAMP)  ## Run all tests; those marked slow only: make test-all TESTS=slow
+test-all: $(CLIENTS_STAMP)  ## Run all tests; only the slow ones: make test-all TESTS=slow
 	$(PYTEST) $(PARALLEL) $(if $(TESTS),-m "$(TESTS)")
 
 $(CLIENTS_STAMP): $(STAMP)
 	$(BIN)/python $(INSTALL) -e ".[clients]" -e "integrations/ray[lance]"
 	@touch $@
 
-test-lowest: $(LOWEST_STAMP)  ## Run the quick tests with the lowest versions that the projects allow, but for torch
+test-lowest: $(LOWEST_STAMP)  ## Run the quick tests with the lowest permitted versions, except that of torch
 	PYTHONDONTWRITEBYTECODE= $(LOWEST)/bin/python -m pytest -q $(PARALLEL) -m "not slow"
 
 $(LOWEST_STAMP): $(STAMP)
@@ -78,20 +78,20 @@ $(LOWEST_STAMP): $(STAMP)
 		$(EDITABLE) $(call TORCH,$(LOWEST))
 	@touch $@
 
-test-newest: $(STAMP)  ## Run the quick tests with the newest versions that the projects allow, but for torch
+test-newest: $(STAMP)  ## Run the quick tests with the newest permitted versions, except that of torch
 	test -x $(NEWEST)/bin/python || $(BIN)/python -m venv $(NEWEST)
 	$(NEWEST)/bin/python $(INSTALL) torch
 	$(BIN)/uv pip install --quiet --python $(NEWEST)/bin/python --upgrade $(EDITABLE) $(call TORCH,$(NEWEST))
 	PYTHONDONTWRITEBYTECODE= $(NEWEST)/bin/python -m pytest -q $(PARALLEL) -m "not slow"
 
-coverage: $(STAMP)  ## Show which share of lines and branches the tests run, in all their processes
+coverage: $(STAMP)  ## Measure the share of lines and branches that the tests run
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -q $(PARALLEL) $(if $(TESTS),-m "$(TESTS)")
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage json --quiet -o .coverage.d/figures.json
 	$(BIN)/python tests/coverage_figures.py .coverage.d/figures.json
 
-check: lint types  ## Lint and types
+check: lint types  ## Run ruff and mypy
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

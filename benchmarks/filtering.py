@@ -9,8 +9,8 @@ Qdrant server. The tests' stand-in for a server has no indexes, so it cannot be 
 vectors are indexed. Then a separate process opens it and searches without a filter and with each filter in turn. Times
 are medians of searches for the ten best by vectors; the ratio compares with the time without a filter in the same
 collection. The program checks that filters find the same documents in both collections, and exact searches the same
-ten. Disk excludes the engine's log. Memory is the growth of the searching process, including pages of files. Neither is
-known of a server.
+ten. Disk excludes the engine's log. Memory is the growth of the searching process, including pages of files. On a
+server, neither is measured.
 """
 
 from __future__ import annotations

@@ -76,7 +76,8 @@ def main() -> None:
     found = contenders(model)
     idle = measure(found, queries, options.rounds)
     options.output.write_text(
-        report(found, idle, queries, apart(found, model, queries), options.rounds) + told(bursts, options.burst),
+        report(found, idle, queries, cosine_errors(found, model, queries), options.rounds)
+        + bursts_table(bursts, options.burst),
         "utf-8",
     )
     print(options.output.read_text("utf-8"))
@@ -110,7 +111,7 @@ def measure(found: list[Contender], queries: list[str], rounds: int) -> list[flo
         contender.batch(queries)
         asyncio.run(at_once(contender, queries[:2]))
     for _ in range(rounds):
-        idle.append(asyncio.run(undisturbed()))
+        idle.append(asyncio.run(idle_delay()))
         for contender in found:
             started = time.perf_counter()
             contender.batch(queries)
@@ -141,7 +142,7 @@ def searched_at_once(count: int) -> list[dict[str, Any]]:
     return found
 
 
-def told(bursts: list[dict[str, Any]], count: int) -> str:
+def bursts_table(bursts: list[dict[str, Any]], count: int) -> str:
     """Return the table of the bursts."""
 
     def figures(name: str, *, frozen: bool) -> str:
@@ -167,7 +168,7 @@ If the application calls `gc.freeze()` after its start, its garbage collections 
 """
 
 
-async def undisturbed() -> float:
+async def idle_delay() -> float:
     """Return the largest delay of the ticker in 0.2 seconds in which nothing else runs."""
     ticker = Ticker()
     running = asyncio.create_task(ticker.run())
@@ -176,7 +177,7 @@ async def undisturbed() -> float:
     return ticker.worst
 
 
-def apart(found: list[Contender], model: str, queries: list[str]) -> list[float]:
+def cosine_errors(found: list[Contender], model: str, queries: list[str]) -> list[float]:
     """Return 1 - the smallest cosine with sentence-transformers for each class, over the queries and 100 longer texts.
 
     The classes are those of ``found``, in the same order.

@@ -12,12 +12,12 @@ comparisons:
   get batches of the same size and have the same niceness as Ray's workers, so other programs slow both down alike;
 - two workers against a plain process with all cores.
 
-Both sides take turns: the other side begins and ends. Each run of the second side is compared with the mean time of the
-runs before and after it, because the speed of a machine changes. The table has the median of these ratios, and the
-smallest and largest one. A second table has the CPU time of all processes of Ray in the runs of the first comparison.
-Then 10,000 and ``--documents`` documents of one word are read from Parquet, encoded and written. The last table has the
-largest memory of the driver, and the bytes that the object store has spilled to disk. An option of ``0`` leaves its
-measurements out.
+The runs of a comparison alternate between its two sides, and begin and end with the same side. Each run of the other
+side is compared with the mean time of the runs before and after it, because the speed of a machine changes. The table
+has the median of these ratios, and the smallest and largest one. A second table has the CPU time of all processes of
+Ray in the runs of the first comparison. Then 10,000 and ``--documents`` documents of one word are read from Parquet,
+encoded and written. The last table has the largest memory of the driver, and the bytes that the object store has
+spilled to disk. An option of ``0`` leaves its measurements out.
 
 This file is not named ``ray.py``, because such a module would hide the package.
 """
@@ -151,7 +151,7 @@ def _memory(folder: Path, texts: list[str]) -> list[str]:
 
 
 def _row(texts: int, before: str, after: str, seconds: list[float]) -> str:
-    """Return the row of a comparison. The seconds of both sides take turns, as they were measured."""
+    """Return the row of a comparison. ``seconds`` alternates between both sides, in the order of the runs."""
     firsts, seconds_of_two = seconds[::2], seconds[1::2]
     ratios = [mean(around) / two for around, two in zip(itertools.pairwise(firsts), seconds_of_two, strict=True)]
     return (

@@ -24,7 +24,7 @@ TABLES = Path(__file__).parent
 SIZES = (1e6, 1e8, 1e9)
 ENGINES = ("float32", "int8")
 IN_MEMORY = {"none": 1.0, "int8": 1 / 4, "turbo": 1 / 8, "binary": 1 / 32}
-"""Share of a vector that lies in memory: the whole, or the quantised copy, with the vector on the disk."""
+"""Share of a vector that lies in memory: the whole vector, or its quantised copy if the vector is on the disk."""
 
 MEASURED_CORES = 2
 MEASURED_DIM = 384
@@ -40,7 +40,7 @@ TERM_BYTES, TEXT_BYTES_OF_A_TERM = 16, 11
 
 FLOAT_BYTES = 4
 SPARE = 1.3
-"""A server needs room for searches, for segments that are merged, and for what comes next."""
+"""Factor of memory for searches, for segments that are merged, and for growth."""
 
 GIB, HOUR = 2**30, 3600.0
 
@@ -110,7 +110,8 @@ def encoding(options: argparse.Namespace, rates: dict[str, float], known: Measur
     """Return the table of core hours for encoding and indexing."""
     lines = [
         f"| chunks | core hours, float32 | core hours, int8 | workers of {options.cores} cores to encode in "
-        f"{options.days:g} days, float32 | int8 | hours of one GPU, float16 | core hours of the index, each copy |",
+        f"{options.days:g} day{'' if options.days == 1 else 's'}, float32 | int8 | hours of one GPU, float16 "
+        "| core hours of the index, each copy |",
         "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for chunks in options.chunks:

@@ -70,7 +70,7 @@ def filled(data: BeirSet, encoder: Any) -> Iterator[Any]:
 
 
 def is_kept(query: str, hits: Sequence[Hit], data: BeirSet) -> list[bool]:
-    """Return one boolean, whether the query's best relevant hit reaches the threshold; none if no hit is relevant."""
+    """Return a list: whether the query's best relevant hit reaches the threshold. Empty if no hit is relevant."""
     judged = [hit for hit in hits if hit.id != query][:DEPTH]
     best = next((hit for hit in judged if data.qrels[query].get(hit.id, 0) > 0), None)
     return [] if best is None else [is_relevant(best)]

@@ -2,9 +2,10 @@
 
     python benchmarks/relevance_bound.py --data DIR [--cache DIR]
 
-Every question of four sets is searched in every set, by a hybrid search of ten hits. Formulas learn to tell the best
-relevant hit of an own question from all hits of a foreign question. No question is scored by a formula that was fitted
-to it. The other questions come from
+Every question of four sets is searched in every set, by a hybrid search of ten hits. In its own set, it is an own
+question; in the other sets, it is a foreign one. Formulas learn to tell the best relevant hit of an own question from
+all hits of a foreign question. No question is scored by a formula that was fitted to it. A formula is fitted to
+questions from
 
 - "folds": all sets, without a fifth of the questions;
 - "same collection": the same collection alone, without a fifth of the questions;
@@ -13,9 +14,10 @@ to it. The other questions come from
 Two thresholds are shown: the one that keeps 95% of the questions that it is measured on, and the one that keeps 95% of
 the questions that the formula was fitted to.
 
-The last rows need no judged question, but pseudo-queries: titles, sentences and words out of the collection's own
-documents. As labels: the rest of the own document is right, and the hits without that document are wrong. As a scale:
-see ``NEARNESS``. ``--cache`` keeps vectors and features, which take half an hour. ``FOREIGN.md`` has the result.
+The last rows need no judged questions, but pseudo-queries: titles, sentences and words out of the collection's own
+documents. Pseudo-queries serve as labels (the rest of the document is right, and hits of other documents are wrong) or
+as a scale (see ``NEARNESS``). ``--cache`` keeps vectors and features, which take half an hour. ``FOREIGN.md`` has the
+result.
 """
 
 from __future__ import annotations
@@ -51,8 +53,8 @@ EVERYTHING = (*FIELD, "spread", "z", "bm25", "absent", "terms", "least maxsim", 
 """The features of a hit that the formulas may use.
 
 - place, coverage, today: as in ``retrieval.relevance``; today is the log-odds of today's relevance.
-- present: weight of the question's terms that the hit has, as a share. absent: of those that no text has. rarest:
-  whether the hit has the rarest term. terms: logarithm of their number.
+- present: share of the weight of the question's terms that the hit has. absent: share that no text has. rarest: whether
+  the hit has the rarest term of the question. terms: logarithm of the number of the question's terms.
 - field, spread: mean and standard deviation of the question's cosines with all documents. z: the hit's z-score.
 - maxsim: the mean, over the question's tokens, of the best cosine with a token of the hit; also weighted by rarity,
   and the minimum.
@@ -90,7 +92,7 @@ TEXTS_AT_ONCE = 256
 
 @dataclass(slots=True)
 class Asked:
-    """A query in a collection, and some hits: shape of ``rows`` (hits, ``FEATURES``).
+    """A query in a collection, with some hits. ``rows`` has the features of the hits: (hits, ``FEATURES``).
 
     ``kind`` is "own" (with the best relevant hit), "foreign" (with all hits), "answer" (with the rest of a
     pseudo-query's own document) or "others" (with the other hits of a pseudo-query).
@@ -107,7 +109,7 @@ class Asked:
 
 
 class Scale:
-    """What the features need to know of a collection."""
+    """The data of a collection from which the features of hits are computed."""
 
     def __init__(self, data: BeirSet, encoder: Any, calibration: Calibration, pseudo: Sequence[str]) -> None:
         self._calibration, self._encoder = calibration, encoder

@@ -3,8 +3,8 @@
     python benchmarks/stages.py FOLDER[=LANGUAGE] [FOLDER[=LANGUAGE] ...] [--queries 500] [--cache DIR] [--output FILE]
 
 A folder is in the BEIR layout, with judgements of a "test" split. LANGUAGE is the language of the stemmer; default:
-english. Each set is searched by the default model in an embedded collection, with its documents in chunks as by
-default and whole, and in a ``MemoryIndex``. Of a set with more queries, the first ``--queries`` are searched. The
+english. Each set is searched by the default model in an embedded collection, once with its documents in chunks and once
+with whole documents, and in a ``MemoryIndex``. Of a set with more queries, the first ``--queries`` are searched. The
 difference between hybrid search and its better stage should not be below -0.5 anywhere. ``--cache`` keeps the vectors.
 """
 

@@ -5,7 +5,7 @@
 For every set below DATA/ir and DATA/pairs, all settings are measured once for each query, over all documents, in
 memory. Then random draws are repeated many times: a few queries, or half of them, choose a setting as ``tune`` does,
 and the setting is compared with plain hybrid search on all other queries. The columns "uncorrected" choose by the rule
-of version 0.3, in the same draws: the largest mean gain less 1.645 standard errors. In the rows "passages", passages
+of version 0.2.0, in the same draws: the largest mean gain less 1.645 standard errors. In the rows "passages", passages
 taken from the documents choose the setting, without judgements; a set whose documents are too short has no such row.
 ``--cache`` saves the figures of each query, so that another run only draws.
 """
