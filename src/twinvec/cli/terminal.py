@@ -152,7 +152,7 @@ def complain(*lines: str) -> None:
 
 
 def show_json(value: Any) -> None:
-    """Print one JSON object, in one line; in ASCII if the output may lack a character."""
+    """Print one JSON object, in one line; in ASCII if the encoding of the output may lack a character."""
     typer.echo(escaped_json(json.dumps(value, ensure_ascii=not _takes_all(sys.stdout), allow_nan=False)))
 
 

@@ -1,4 +1,4 @@
-"""Draws batches without equal texts from weighted datasets; the batches depend on seed and epoch only."""
+"""Draws batches without equal texts from weighted datasets. The same data, seed and epoch give the same batches."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ class BatchPlan:
 
     Attributes:
         hashes: For each dataset, the hashes of the texts of its rows: (rows, texts).
+        batch_size: Largest number of rows of a batch.
         weights: Share of each dataset. Smooth weighted round-robin chooses datasets, so any stretch of batches keeps
             the shares.
         datasets: Number of datasets that a batch draws equal parts from.
@@ -125,6 +126,7 @@ class BatchPlan:
         return f"{len(hashes):,} rows{name} have {' and '.join(distinct)}"
 
     def _turns(self) -> Iterator[list[int]]:
+        """Yield the datasets of each batch."""
         credit = np.random.default_rng((self.seed, self.epoch)).random(len(self.weights)) * self.weights
         for _ in range(len(self)):
             credit += self.weights * self.datasets

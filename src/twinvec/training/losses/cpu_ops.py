@@ -1,7 +1,7 @@
 """Faster versions of torch operations that are slow when training on a CPU; the mathematics is the same.
 
 - Dropout, alone and in attention. torch draws 64 random bits for each activation, in one thread. This version draws
-  16 bits. They come from torch's generator, so the masks of a chunk can be replayed.
+  16 bits. The bits come from torch's generator, so the masks of a chunk can be replayed.
 - Embeddings. torch adds a gradient to every row of the table. This version adds it only to the rows looked up.
 
 Shapes: B texts, H heads, Q queries, K keys, D dimensions.

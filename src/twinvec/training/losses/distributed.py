@@ -1,7 +1,7 @@
 """Communication between the processes of a training run, which share each batch.
 
-For an objective that compares all rows, each process gathers the vectors of the whole batch. It differentiates the loss
-by its own vectors only, so no gradients of vectors are sent.
+For an objective that compares all rows, each process gathers the vectors of the whole batch. Each differentiates the
+loss by its own vectors only, so no gradients of vectors are sent.
 """
 
 from __future__ import annotations

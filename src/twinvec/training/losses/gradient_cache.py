@@ -77,7 +77,7 @@ class _Chunks:
                 self._chunks.append(rows[part].to(self._device))
                 self._widths.append(int(lengths_M[rows[part]].max()))
                 self._settings.append(settings)
-        # no fast operations: gradient checkpointing computes the forward pass twice, and both passes must be equal
+        # gradient checkpointing computes the forward pass twice; with fast operations, the two would differ
         self._checkpoints = any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
         self._states: list[tuple[Tensor, list[int], list[Tensor]] | None] = []
         self._autocast = torch.get_autocast_dtype(self._device.type)

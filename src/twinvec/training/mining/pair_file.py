@@ -15,7 +15,7 @@ _EXPECTED = "mining reads one JSON object a line, with 'anchor' and 'positive' (
 
 
 class PairFile:
-    """The pairs of a .jsonl file, read on demand; InputErrors name the file, and the row and field at fault."""
+    """The pairs of a .jsonl file, read on demand. An InputError names the file, the row and the field."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
