@@ -34,7 +34,8 @@ def file_defaults(group: Any) -> dict[str, Any]:
 class _FileDefaults(dict[str, Any]):
     """The defaults of one command.
 
-    A fault of the file is a default that raises it. click calls a default when it parses options, but not for --help.
+    If the file is faulty, each default is a function that raises the error. click calls it when it parses options, but
+    not for --help.
     """
 
     def __init__(self, command: Any, settings: Any) -> None:
@@ -74,7 +75,7 @@ def find_settings(folder: Path) -> Settings | None:
 
 
 def _may_have_settings(path: Path) -> bool:
-    """Return whether a settings file exists. A pyproject.toml counts only if it may contain twinvec's table."""
+    """Return whether a file exists and, if it is a pyproject.toml, may contain twinvec's table."""
     try:
         return path.is_file() and (path.name != PROJECT_FILE or PROJECT_TABLE.encode() in path.read_bytes())
     except OSError:

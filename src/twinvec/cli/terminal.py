@@ -27,9 +27,9 @@ _TRAILING_BLANKS = re.compile(r" +$", re.MULTILINE)
 
 
 def table(title: str, *columns: str, numbers: tuple[str, ...] = (), rest: str = "") -> Table:
-    """Return an empty table.
+    """Return a table without rows.
 
-    Columns in ``numbers`` are aligned right. The column named ``rest`` fills the line.
+    The columns that ``numbers`` names are aligned right. The column that ``rest`` names takes the rest of the line.
     """
     from rich import box
 

@@ -21,13 +21,13 @@ Role = Literal["anchor", "positive", "negative", "negatives", "sentence1", "sent
 
 
 class Section(BaseModel):
-    """A frozen section; unknown fields and numbers that are not finite are errors."""
+    """A section of the configuration; unknown fields and numbers that are not finite are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class InfoNCE(Section):
-    """``objectives.info_nce``, with in-batch negatives and hard negatives."""
+    """Settings of ``objectives.info_nce``, with in-batch negatives and hard negatives."""
 
     name: Literal["info_nce"]
     scale: float = Field(default=20.0, gt=0)
@@ -40,7 +40,7 @@ class InfoNCE(Section):
 
 
 class Triplet(Section):
-    """``objectives.triplet``."""
+    """Settings of ``objectives.triplet``."""
 
     name: Literal["triplet"]
     distance: Literal["cosine", "euclidean", "manhattan"] = "euclidean"
@@ -48,7 +48,7 @@ class Triplet(Section):
 
 
 class Contrastive(Section):
-    """``objectives.contrastive`` and its online variant."""
+    """Settings of ``objectives.contrastive`` and of its online variant."""
 
     name: Literal["contrastive", "online_contrastive"]
     distance: Literal["cosine", "euclidean", "manhattan"] = "cosine"
@@ -56,13 +56,13 @@ class Contrastive(Section):
 
 
 class Regression(Section):
-    """``objectives.cosine_regression``."""
+    """Choice of ``objectives.cosine_regression``, which has no settings."""
 
     name: Literal["cosine_regression"]
 
 
 class Softmax(Section):
-    """``objectives.softmax_classification``; the head is saved with the model."""
+    """Settings of ``objectives.softmax_classification``; the head is saved with the model."""
 
     name: Literal["softmax"]
     concatenation: str = "u,v,|u-v|"

@@ -183,7 +183,7 @@ def _warn_of_class_names(features: Mapping[str, Any], path: Path, objective: str
 
 
 def _warn_of_own_negatives(rows: Mapping[Role, Sequence[int]], path: Path) -> None:
-    """Warn of ``rows`` of which a text is also a negative: role of the text -> numbers of the rows."""
+    """Warn of rows whose anchor or positive is also one of their negatives; ``rows`` is role -> numbers of rows."""
     for role, found in rows.items():
         if found:
             logger.warning(

@@ -139,7 +139,7 @@ class _Chunks:
 
 @contextmanager
 def _replayed(cpu_state: Tensor, devices: list[int], device_states: list[Tensor]) -> Iterator[None]:
-    """Restore the random state that a chunk's first pass started from."""
+    """Inside the block, use the random state that a chunk's first pass started from."""
     with torch.random.fork_rng(devices=devices):
         torch.set_rng_state(cpu_state)
         set_device_states(devices, device_states)

@@ -41,7 +41,7 @@ class VectorLoss(nn.Module):
 
 
 class InfoNCELoss(VectorLoss):
-    """``info_nce``, computed in tiles; columns after the second hold hard negatives, candidates for all anchors."""
+    """``info_nce``, computed in tiles. Columns after the second hold hard negatives, which count for all anchors."""
 
     whole_batch = True
 

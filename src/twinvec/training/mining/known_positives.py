@@ -20,7 +20,7 @@ _LONG = 20  # characters that hardly occur in another text by chance, even in sc
 
 
 class KnownPositives:
-    """The known positives of each anchor; a look-up reads them from ``pairs`` (anchor, positive) again."""
+    """The known positives of each anchor. Memory holds their hashes; ``of`` reads the texts from ``pairs`` again."""
 
     def __init__(self, pairs: PairFile | Sequence[tuple[str, str]]) -> None:
         self._pairs = pairs

@@ -54,7 +54,7 @@ class JobFile:
     def locked(self) -> Iterator[None]:
         """Lock the file against other processes.
 
-        Raise ConfigurationError if another process has locked it, or if the block ends for lack of room on the disk.
+        Raise ConfigurationError if another process has locked it, or if the disk fills up inside the block.
         """
         busy = f"{self._output}: another process is {self._doing}"
         with resumable(self._output), exclusive_lock(_lock_path(self._output), busy):
@@ -63,7 +63,7 @@ class JobFile:
     def resume(self, window: int = 1) -> int:
         """Truncate the partial file after its complete windows of pieces; return how many pieces they hold.
 
-        A line that is half written or damaged, for example by a power failure, ends the last window.
+        The first line that is half written or damaged, for example by a power failure, and all later lines are dropped.
         """
         if not self.partial.is_file():
             self.partial.write_bytes(b"")

@@ -229,7 +229,7 @@ def _naming_the_field() -> Iterator[None]:
 
 
 def save_model(model: Any, folder: Path) -> None:
-    """Save a model, with ``do_lower_case``, which sentence-transformers reads but does not write."""
+    """Save a model, with its setting ``do_lower_case``, which sentence-transformers reads but does not write."""
     model.save_pretrained(str(folder), create_model_card=False)
     if model[0].do_lower_case:
         path = folder / "sentence_bert_config.json"

@@ -50,7 +50,7 @@ class RowDataset(Dataset[dict[str, Any]]):
         return int(self._ends[-1])
 
     def __getitems__(self, batch: list[int]) -> list[dict[str, Any]]:
-        """Return this process' part of a batch of row numbers as rows; each source is read once."""
+        """Return the rows that this process computes of a batch of row numbers; each source is read once."""
         indices = own_part(batch)
         owners = torch.bucketize(torch.tensor(indices), self._ends, right=True).tolist()
         rows: list[dict[str, Any]] = [{}] * len(indices)

@@ -55,7 +55,7 @@ def run_fingerprint(config: TrainConfig, files: dict[str, str]) -> str:
 
 
 def file_digests(config: TrainConfig) -> dict[str, str]:
-    """Return the SHA-256 of each file of data, evaluation and model, by a name such as "data 0"."""
+    """Return name -> SHA-256 for the files of data, evaluation and model; the first dataset's name is "data 0"."""
     files = {f"data {number}": source.path for number, source in enumerate(config.data)}
     if config.evaluation is not None:
         named = {"pairs": config.evaluation.pairs, "sts": config.evaluation.sts}
