@@ -233,5 +233,5 @@ class Lora(Section):
     rank: int = Field(default=8, ge=1)
     alpha: int = Field(default=16, ge=1)
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    targets: list[str] = Field(default=["query", "value"], min_length=1)
+    targets: list[str] = ["query", "value"]
     """Names of the linear layers that get an adapter."""

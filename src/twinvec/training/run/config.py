@@ -72,6 +72,8 @@ class TrainConfig(settings.Section):
             raise ValueError("matryoshka does not work with softmax, whose head has one size")
         if any(dim < 1 for dim in self.matryoshka):
             raise ValueError(f"matryoshka: dimensions must be positive, got {self.matryoshka}")
+        if self.lora is not None and not self.lora.targets:
+            raise ValueError("lora.targets: is empty; name the layers that get an adapter, or leave it out")
         self._fits_batches()
         self._fits_data()
         return self

@@ -139,7 +139,7 @@ WRONG = {
     "a file that is not there": (changed(data=[{"path": "lost.jsonl"}]), r"data\.0\.path: no such file: .*lost\.jsonl"),
     "a file whose name is too long": (changed(data=[{"path": 5000 * "x"}]), r"data\.0\.path: no such file: .*x\.\.\.x"),
     "no model": (changed(model=""), "model: is empty; leave it out for the default model"),
-    "no layers to adapt": (changed(lora={"targets": []}), r"lora\.targets: should have at least 1 item"),
+    "no layers to adapt": (changed(lora={"targets": []}), r"run\.yaml: lora\.targets: is empty; name the layers"),
     "dev data that is not there": (changed(evaluation={"sts": "lost.tsv"}), r"evaluation\.sts: no such file"),
     "a role that is not measured": (
         changed(evaluation={"pairs": "dev.jsonl", "columns": {"score": "x"}}),
