@@ -4,7 +4,7 @@ from twinvec.interrupts import INTERRUPTED, tell_interrupted
 
 
 def main() -> None:
-    """Run the command line of this process. Ctrl-C while the command line is imported ends it without a traceback."""
+    """Run the command line of this process. Ctrl-C ends it without a traceback, also during the imports."""
     try:
         from twinvec.cli.app import main as run
     except KeyboardInterrupt:

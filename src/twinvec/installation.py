@@ -26,10 +26,10 @@ _hides_folders = False
 
 @contextmanager
 def hidden_folders() -> Iterator[None]:
-    """Let ``install_line`` name no folder of this machine inside the block: clients of a server read its errors.
+    """Inside the block, ``install_line`` names no folder of this machine, because clients of a server read its errors.
 
-    The line without the folder installs the same packages, because pip reads the extras of an installed distribution
-    from its metadata.
+    A line without the folder installs the same packages: pip reads the extras of an installed distribution from its
+    metadata.
     """
     global _hides_folders
     _hides_folders = True
@@ -40,7 +40,7 @@ def hidden_folders() -> Iterator[None]:
 
 
 def entry_points(*, group: str, name: str | None = None) -> EntryPoints:
-    """Return the entry points of a group, as ``importlib.metadata.entry_points`` does."""
+    """Return the entry points of a group, or only those with a ``name``."""
     from importlib import metadata
 
     found = metadata.entry_points(group=group)

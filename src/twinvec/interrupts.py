@@ -1,4 +1,4 @@
-"""The end of a command that Ctrl-C interrupts."""
+"""The exit code and the message of a command that Ctrl-C interrupts."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ INTERRUPTED = 130
 
 
 def tell_interrupted() -> None:
-    """Print a line to standard error: the command was interrupted."""
+    """Print to standard error that the command was interrupted."""
     print("twinvec: interrupted; run the same command again", file=sys.stderr)  # noqa: T201

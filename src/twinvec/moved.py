@@ -1,4 +1,4 @@
-"""Modules that version 0.2 moved. Their documented old paths work until 0.3, with a DeprecationWarning."""
+"""Modules that version 0.2 moved. The old paths that were documented work until 0.3, with a DeprecationWarning."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Ranges:
 
     @property
     def steps(self) -> FloatArray:
-        """Distances between neighbouring codes: shape (D,)."""
+        """Distance between neighbouring codes in each dimension: shape (D,)."""
         found: FloatArray = np.maximum(self.high_D - self.low_D, 1e-9) / np.float32(255)
         return found
 
@@ -41,8 +41,8 @@ def measure_ranges(vectors_ND: FloatArray) -> Ranges:
 
 def to_int8(vectors: FloatArray, ranges: Ranges) -> npt.NDArray[np.int8]:
     """Return the nearest of 256 codes, -128 to 127, for each number; clip numbers outside the range."""
-    steps = np.rint((vectors - ranges.low_D) / ranges.steps) - 128
-    codes: npt.NDArray[np.int8] = np.clip(steps, -128, 127).astype(np.int8)
+    nearest = np.rint((vectors - ranges.low_D) / ranges.steps) - 128
+    codes: npt.NDArray[np.int8] = np.clip(nearest, -128, 127).astype(np.int8)
     return codes
 
 
@@ -53,5 +53,5 @@ def from_int8(codes: npt.NDArray[np.int8], ranges: Ranges) -> FloatArray:
 
 
 def to_bits(vectors: FloatArray) -> npt.NDArray[np.uint8]:
-    """Return the signs, 1 for a positive number, eight to a byte: shape (..., ceil(D / 8))."""
+    """Return one bit per number, 1 if it is positive, packed eight to a byte: shape (..., ceil(D / 8))."""
     return np.packbits(vectors > 0, axis=-1)

@@ -34,7 +34,7 @@ from twinvec.support.runners import with_address
 from twinvec.version import __version__
 
 _DEBUG = "--debug"
-_NEW_OBJECTS = 10_000  # between two garbage collections; Python's 700 cost a second where torch is imported
+_NEW_OBJECTS = 10_000  # new objects before a garbage collection; Python's 700 cost a second if torch is imported
 _COMMANDS = (
     ("encode", ENCODE_PANEL, "encode:encode_command"),
     ("similarity", ENCODE_PANEL, "encode:similarity_command"),
@@ -50,9 +50,9 @@ _COMMANDS = (
 
 
 class _PlainFlags:
-    """A command whose help shows flags without a type, because a type looks like a missing value.
+    """A command whose help shows no type after a flag, because users would take it for a value to give.
 
-    Its values are converted only where that is needed.
+    Values that have their type already are not converted.
     """
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -65,7 +65,7 @@ class _PlainFlags:
 
 
 class _Command(_PlainFlags, TyperCommand):
-    """A command; if a text is mistaken for an option, the error says how to give the text."""
+    """A command; if it takes a text for an option, the error says how to give the text."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         given = list(args)
@@ -137,7 +137,7 @@ def _has_current_folder() -> bool:
 
 
 def _collect_garbage_rarely() -> None:
-    """Spare the process most garbage collections of the imported modules, and those of its end."""
+    """Collect garbage rarely, because most objects of imported modules stay; collect none at the end of the process."""
     gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
     atexit.register(_skip_last_collections)
 
@@ -154,7 +154,7 @@ def _skip_last_collections() -> None:
 def build_app(*, only: str | None = None) -> typer.Typer:
     """Return the app with the commands of the core and of all installed packages.
 
-    With ``only``, the app has at most the command of this name, and only the module of this command is loaded.
+    If ``only`` is the name of a command, the app has this command alone, and modules of other commands are not loaded.
     """
     app = typer.Typer(
         cls=_Group,
@@ -176,7 +176,7 @@ def build_app(*, only: str | None = None) -> typer.Typer:
 
 
 def _unwrapped(text: str) -> str:
-    """Join the lines of each paragraph, because rich would keep them apart; examples, marked by a backspace, stay."""
+    r"""Join the lines of each paragraph, because rich would keep them apart; a paragraph that begins with \b stays."""
     paragraphs = text.split("\n\n")
     return "\n\n".join(each if each.startswith("\b") else each.replace("\n", " ") for each in paragraphs)
 
@@ -200,4 +200,4 @@ def _root(
 
     "twinvec init" writes defaults, such as the collection, to a file; environment variables set them too.
     """
-    ctx.default_map = dict(file_defaults(ctx.command))
+    ctx.default_map = file_defaults(ctx.command)

@@ -22,7 +22,7 @@ COLLECTIONS_PACKAGE = "twinvec-qdrant"
 """Name of the package whose commands work on collections."""
 
 COLLECTIONS_PLACE = "twinvec_qdrant.cli.app:register"
-"""Entry point of these commands, repeated here because reading the metadata of packages is slow."""
+"""Entry point that adds these commands; it is repeated here because reading the metadata of packages is slow."""
 
 COLLECTION_COMMANDS = (
     "adopt",
@@ -46,12 +46,11 @@ COLLECTION_COMMANDS = (
 )
 """The commands that ``twinvec-qdrant`` adds."""
 
-
 _ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 class _Unloaded:
-    """Returns the function named by ``place``, "module:function"; imports the module at the call."""
+    """A stand-in for the function at ``place``, "module:function"; a call imports and returns this function."""
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -62,12 +61,12 @@ class _Unloaded:
 
 
 def add_command(app: typer.Typer, name: str, panel: str, place: str) -> None:
-    """Add a command to the app; ``place`` is "module:function", which is imported when the command is needed."""
+    """Add a command to the app. Its function is at ``place``, "module:function"; ``load_commands`` imports it."""
     app.registered_commands.append(CommandInfo(name, callback=_Unloaded(place), rich_help_panel=panel))
 
 
 def load_commands(app: typer.Typer, only: str | None = None) -> None:
-    """Import the commands of the app; if it has a command named ``only``, import this one and drop the others."""
+    """Import the commands of the app; if one is named ``only``, import this one and drop the others."""
     found = [each for each in app.registered_commands if each.name == only] or app.registered_commands
     app.registered_commands = [each for each in found if _is_loaded(each)]
 
@@ -84,9 +83,10 @@ def _is_loaded(command: CommandInfo) -> bool:
 
 
 def add_packages(app: typer.Typer, only: str | None = None) -> None:
-    """Add the commands of the installed packages; with ``only``, those of the package that has this command.
+    """Add the commands that installed packages provide.
 
-    If ``twinvec-qdrant`` is not installed, its commands are not in the list of commands.
+    If ``only`` is a command of ``twinvec-qdrant``, other packages are not loaded. If ``twinvec-qdrant`` is not
+    installed, ``--help`` does not list its commands.
     """
     packages: list[tuple[str, Callable[[], Any]]]
     if only in COLLECTION_COMMANDS and find_spec(COLLECTIONS_PLACE.partition(".")[0]) is not None:

@@ -1,8 +1,8 @@
 """Defaults of options, from environment variables and a file. A flag wins over a variable, a variable over the file.
 
 The file is ``twinvec.toml``, or the table ``[tool.twinvec]`` of ``pyproject.toml``, in the current folder or the
-nearest folder above. Only options that declare their variable, ``TWINVEC_`` and their name, have such defaults. click
-looks variables and defaults up (``Context.default_map``) when a command needs them.
+nearest folder above. An option has these defaults only if it declares its variable: ``TWINVEC_`` and the option's name.
+click looks up variables and defaults (``Context.default_map``) when a command needs them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,18 @@ _NO_COLLECTION = (
 )
 
 
-def file_defaults(group: Any) -> dict[str, dict[str, Any]]:
-    """Return ``default_map`` for all commands of a group; the file is read when a command needs a value of it."""
+def file_defaults(group: Any) -> dict[str, Any]:
+    """Return ``default_map`` for all commands of a group; the file is read when a command needs one of its values."""
     settings = cache(lambda: find_settings(Path.cwd()))
     return {name: _FileDefaults(command, settings) for name, command in group.commands.items()}
 
 
 class _FileDefaults(dict[str, Any]):
-    """The defaults of one command. click calls them only when it parses options, so a faulty file permits --help."""
+    """The defaults of one command.
+
+    If the file is faulty, each default is a function that raises the error. click calls it when it parses options, but
+    not for --help.
+    """
 
     def __init__(self, command: Any, settings: Any) -> None:
         super().__init__()
@@ -56,7 +60,10 @@ def _fail(error: Exception) -> NoReturn:
 
 
 def find_settings(folder: Path) -> Settings | None:
-    """Return the settings for a folder, or None without a settings file, in which case no reader is imported."""
+    """Return the settings that apply to a folder, or None if it and the folders above have no settings file.
+
+    The reader of settings is slow to import, so it is imported only for a file that may have settings.
+    """
     for place in (folder, *folder.parents):
         for path in (place / CONFIG_FILE, place / PROJECT_FILE):
             if _may_have_settings(path):
@@ -68,7 +75,7 @@ def find_settings(folder: Path) -> Settings | None:
 
 
 def _may_have_settings(path: Path) -> bool:
-    """Return whether a settings file exists. A pyproject.toml counts only if it may contain twinvec's table."""
+    """Return whether a file exists and, if it is a pyproject.toml, may contain twinvec's table."""
     try:
         return path.is_file() and (path.name != PROJECT_FILE or PROJECT_TABLE.encode() in path.read_bytes())
     except OSError:

@@ -168,7 +168,7 @@ def _check_outputs(model: str | None, tasks: Tasks, runs: Path | None, plot: Pat
 def _evaluate_collection(
     opened: Any, name: str, mode: Mode | None, tasks: Tasks, plot: Path | None
 ) -> tuple[dict[str, Any], dict[str, IrResult], tuple[str, ...]]:
-    """Return the figures, the results of the first stage, and the parts of the names of its run files."""
+    """Return the figures, the results of the first stage, and the parts of its run files' names."""
     from twinvec.evaluation.ir import check_answers_held
     from twinvec.evaluation.reranking import find_reranker
     from twinvec.evaluation.serving import evaluate_collection, evaluate_indexes, evaluate_reranked

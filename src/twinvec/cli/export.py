@@ -100,9 +100,9 @@ def export_command(
 
 
 def _texts_of(name: str, path: Path | None, **opening: Any) -> Iterator[str]:
-    """Yield the texts of a collection's documents: all of them, or an even sample of ``_COLLECTION_TEXTS``.
+    """Yield the texts of a collection's documents; if there are more than ``_COLLECTION_TEXTS``, of a random sample.
 
-    ``opening`` are options of ``open_collection``.
+    ``opening`` has options of ``open_collection``.
     """
     import random
 

@@ -45,7 +45,7 @@ def init_command(
 ) -> None:
     """Write twinvec.toml: defaults for the commands in this folder and below, such as the collection.
 
-    Without options, the command asks. A key without a value is written as a comment.
+    Without options, the command asks for the values. A key without a value is written as a comment.
 
     \b
     twinvec init

@@ -1,6 +1,6 @@
 """Messages of a command on stderr: twinvec's own warnings are shown, messages of libraries are hidden.
 
-Libraries print bars while weights are loaded, warnings of deprecated calls, and settings that they guess. ``--debug``
+Libraries print progress bars of loaded weights, warnings of deprecated calls, and settings that they guess. ``--debug``
 shows these messages. Errors that a library logs are always shown.
 """
 
@@ -43,7 +43,7 @@ def _is_shown(record: logging.LogRecord) -> bool:
 
 
 class _ToStderr(logging.Handler):
-    """A stream to the current ``sys.stderr``, which a progress bar replaces to show lines above the bar."""
+    """A log handler that writes to the current ``sys.stderr``, which a progress bar replaces while it is shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
         is_line = record.name.startswith("twinvec") and not record.exc_info

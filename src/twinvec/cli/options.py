@@ -45,7 +45,6 @@ URL_HELP = "Address of a Qdrant server, instead of --path. QDRANT_API_KEY holds 
 RERANK_HELP = "Reranker to measure as well: it reranks the hits of each --ir set."
 SYSTEM_HELP = "'default', a folder, org/name, or a baseline: glove:FILE, mean:MODEL, cls:MODEL, bm25, run:FILE."
 
-
 _ADDRESS = re.compile("https?:/")  # one slash, because Path has dropped the second
 _SOURCES = ("COMMANDLINE", "PROMPT", "ENVIRONMENT", "DEFAULT_MAP", "DEFAULT")  # the strongest first
 
@@ -157,7 +156,7 @@ PrecisionOption = Annotated[
     ),
 ]
 TextField = Annotated[str, typer.Option(help="Key of the text in each object of a .jsonl file.")]
-Split = Annotated[str, typer.Option(help="Judgements of the retrieval sets to use: qrels/SPLIT.tsv.")]
+Split = Annotated[str, typer.Option(help="Judgements to use in each retrieval set: qrels/SPLIT.tsv.")]
 Ray = Annotated[
     str | None,
     typer.Option(
@@ -216,9 +215,9 @@ def open_collection(
 ) -> Any:
     """Open an existing collection, as a context manager, in the folder ``path`` (default: ./.twinvec) or on a server.
 
-    ``model`` defaults to the model that the collection records. It computes in ``precision``. ``wait`` is the longest
-    wait in seconds for a busy server, or for another process that uses the store. With ``grpc_port``, the server is
-    asked over gRPC.
+    ``model`` computes in ``precision``; it defaults to the model that the collection records. ``wait`` is the longest
+    wait in seconds for a busy server, or for another process that uses the store. With ``grpc_port``, requests to the
+    server go over gRPC, to this port.
 
     Raises:
         ConfigurationError: no installed package provides a store, or both ``path`` and ``url`` are given.
@@ -304,7 +303,7 @@ class SearchTaskOptions(TaskOptions):
 
 
 def takes_tasks(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the parameter ``tasks`` of a command by the options of its type."""
+    """Replace the parameter ``tasks`` of a command by options: one for each field of the parameter's type."""
     own = inspect.signature(command, eval_str=True)
     kind: type[TaskOptions] = own.parameters["tasks"].annotation
     hints = get_type_hints(kind, include_extras=True)

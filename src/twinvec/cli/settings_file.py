@@ -95,7 +95,7 @@ def read_settings(path: Path) -> Settings | None:
 
 
 def fault(error: Any) -> str:
-    """Describe the fault of a key. The value is not quoted, since it may be a secret in the wrong place."""
+    """Describe the fault of a key, without its value, which may be a secret in the wrong place."""
     key = ".".join(map(str, error["loc"]))
     if error["type"] != "extra_forbidden":
         return ": ".join(filter(None, [key, field_fault(error)]))

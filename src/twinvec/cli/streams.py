@@ -1,4 +1,4 @@
-"""Prepare the standard streams of a command: a closed stream or full standard error does not end the command."""
+"""Prepare the standard streams: a command also runs if one is closed, or if standard error cannot be written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _STANDARD = 3  # file descriptors: 0, 1 and 2
 def prepare_streams() -> None:
     """Open the standard streams that the caller has closed, and prepare the others for failed writes.
 
-    Standard error drops what it cannot write. The error of standard output names standard output.
+    If standard error cannot be written, its messages are dropped. If standard output cannot be written, the error
+    names it.
     """
     if isinstance(sys.stderr, io.TextIOWrapper) and _is_file(sys.stderr.buffer):
         messages = io.BufferedWriter(_BestEffort(sys.stderr.fileno(), "w", closefd=False))
@@ -39,10 +40,10 @@ def _is_file(stream: Any) -> bool:
 
 
 def _open_closed() -> None:
-    """Let the null device replace the closed streams.
+    """Open the null device in place of each closed stream.
 
-    Otherwise, the next file that is opened, such as one of a store, gets the number of a standard stream, and with it
-    the messages of libraries.
+    Otherwise, the next file that is opened, such as one of a store, gets the file descriptor of the closed stream, and
+    libraries write their messages to this file.
     """
     while (null := os.open(os.devnull, os.O_RDWR)) < _STANDARD:
         os.set_inheritable(null, True)

@@ -27,9 +27,9 @@ _TRAILING_BLANKS = re.compile(r" +$", re.MULTILINE)
 
 
 def table(title: str, *columns: str, numbers: tuple[str, ...] = (), rest: str = "") -> Table:
-    """Return an empty table.
+    """Return a table without rows.
 
-    Columns in ``numbers`` are aligned right. The column named ``rest`` fills the line.
+    The columns that ``numbers`` names are aligned right. The column that ``rest`` names takes the rest of the line.
     """
     from rich import box
 
@@ -152,7 +152,7 @@ def complain(*lines: str) -> None:
 
 
 def show_json(value: Any) -> None:
-    """Print one JSON object, in one line; in ASCII if the output may lack a character."""
+    """Print one JSON object, in one line; in ASCII if the encoding of the output may lack a character."""
     typer.echo(escaped_json(json.dumps(value, ensure_ascii=not _takes_all(sys.stdout), allow_nan=False)))
 
 

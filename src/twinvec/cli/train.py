@@ -72,14 +72,17 @@ def train(
     done = f"{report.steps} steps over {report.rows:,} {unit_of(checked)} in {report.seconds:,.0f} s"
     typer.echo(f"{report.folder}: {done}")
     classes = classes_shown(report.classes) if report.classes else ""
-    for said in filter(None, (classes, batch_rows(checked, report), _end(checked, report))):
-        typer.echo(f"  {said}")
+    for line in filter(None, (classes, batch_rows(checked, report), _kept_line(checked, report))):
+        typer.echo(f"  {line}")
     for name, score in report.after.items():
         typer.echo(f"  {name}: {report.before[name]:.2f} -> {score:.2f}")
 
 
-def _end(config: TrainConfig, report: TrainReport) -> str:
-    """Return a line: the step that became the model, and an early stop; "" if only the end was measured."""
+def _kept_line(config: TrainConfig, report: TrainReport) -> str:
+    """Return a line that names the step whose weights the model has, and an early stop.
+
+    Return "" if nothing was measured during the training.
+    """
     from twinvec.training.run.model_card import kept_step
 
     measured = config.evaluation
@@ -176,7 +179,7 @@ def mine(
 def _mine_collection(
     job: MiningJob, name: str, path: Path | None, url: str | None, *, progress: bool, **opening: Any
 ) -> MiningReport:
-    """Search a collection for negatives; ``opening`` are options of ``open_collection``."""
+    """Search a collection for negatives; ``opening`` has options of ``open_collection``."""
     from twinvec.training.mining.hard_negatives import mine_file, reserve_output
     from twinvec.training.mining.output_file import remove_other_vectors
 
@@ -205,7 +208,7 @@ def _mine_positives(job: MiningJob, encoder: Encoder, *, progress: bool) -> Mini
 
 
 def _identified(job: MiningJob, retriever: str) -> MiningJob:
-    """Return the job with an identity, which the output file records, made of retriever and scorer (if any)."""
+    """Return the job with its identity, which the output file records: the retriever and, if any, the scorer."""
     from twinvec.training.mining.hard_negatives import ProbabilityScorer
 
     suffix = f", {job.scorer.identity}" if isinstance(job.scorer, ProbabilityScorer) else ""

@@ -60,8 +60,7 @@ def info_nce(
                 f"excluded_BN must be boolean of shape {tuple(scores_BN.shape)}, "
                 f"got {excluded_BN.dtype} of shape {tuple(excluded_BN.shape)}"
             )
-        own_BN = torch.eye(*scores_BN.shape, dtype=torch.bool, device=scores_BN.device)
-        scores_BN = scores_BN.masked_fill(excluded_BN & ~own_BN, float("-inf"))
+        scores_BN = _without(scores_BN, excluded_BN)
     margin = None if false_negative_margin is None else scale * false_negative_margin
     loss = _pick_diagonal(scores_BN, margin)
     if symmetric:
@@ -70,12 +69,17 @@ def info_nce(
 
 
 def _pick_diagonal(scores_BN: Tensor, margin: float | None) -> Tensor:
+    """Return the mean cross-entropy of picking candidate i for anchor i; ``margin`` leaves out negatives."""
     positives_B = scores_BN.diagonal()
     if margin is not None:
-        own_BN = torch.eye(*scores_BN.shape, dtype=torch.bool, device=scores_BN.device)
-        too_similar_BN = scores_BN.detach() > (positives_B.detach() + margin).unsqueeze(1)
-        scores_BN = scores_BN.masked_fill(too_similar_BN & ~own_BN, float("-inf"))
+        scores_BN = _without(scores_BN, scores_BN.detach() > (positives_B.detach() + margin).unsqueeze(1))
     return (scores_BN.logsumexp(dim=1) - positives_B).mean()
+
+
+def _without(scores_BN: Tensor, left_out_BN: Tensor) -> Tensor:
+    """Return the scores with minus infinity for the pairs left out, but not for an anchor and its own positive."""
+    own_BN = torch.eye(*scores_BN.shape, dtype=torch.bool, device=scores_BN.device)
+    return scores_BN.masked_fill(left_out_BN & ~own_BN, float("-inf"))
 
 
 def check_info_nce(anchors_BD: Tensor, candidates_ND: Tensor, scale: float, similarity: str) -> None:

@@ -145,7 +145,10 @@ def _check_pairs(name: str, u_BD: Tensor, v_BD: Tensor, labels_B: Tensor) -> Non
 
 
 def _distance(u_BD: Tensor, v_BD: Tensor, distance: str, eps: float = 0.0) -> Tensor:
-    """Return distances. ``eps`` is added to each difference: sentence-transformers' losses for pairs add 1e-6."""
+    """Return the distance of each pair: (B,).
+
+    Except for the cosine, ``eps`` is added to each difference: sentence-transformers' losses for pairs add 1e-6.
+    """
     if distance == "cosine":
         return 1 - functional.cosine_similarity(u_BD, v_BD)
     orders = {"euclidean": 2, "manhattan": 1}

@@ -21,13 +21,13 @@ Role = Literal["anchor", "positive", "negative", "negatives", "sentence1", "sent
 
 
 class Section(BaseModel):
-    """A frozen section; unknown fields and numbers that are not finite are errors."""
+    """A section of the configuration; unknown fields and numbers that are not finite are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class InfoNCE(Section):
-    """``objectives.info_nce``, with in-batch negatives and hard negatives."""
+    """Settings of ``objectives.info_nce``, with in-batch negatives and hard negatives."""
 
     name: Literal["info_nce"]
     scale: float = Field(default=20.0, gt=0)
@@ -40,7 +40,7 @@ class InfoNCE(Section):
 
 
 class Triplet(Section):
-    """``objectives.triplet``."""
+    """Settings of ``objectives.triplet``."""
 
     name: Literal["triplet"]
     distance: Literal["cosine", "euclidean", "manhattan"] = "euclidean"
@@ -48,7 +48,7 @@ class Triplet(Section):
 
 
 class Contrastive(Section):
-    """``objectives.contrastive`` and its online variant."""
+    """Settings of ``objectives.contrastive`` and of its online variant."""
 
     name: Literal["contrastive", "online_contrastive"]
     distance: Literal["cosine", "euclidean", "manhattan"] = "cosine"
@@ -56,13 +56,13 @@ class Contrastive(Section):
 
 
 class Regression(Section):
-    """``objectives.cosine_regression``."""
+    """Choice of ``objectives.cosine_regression``, which has no settings."""
 
     name: Literal["cosine_regression"]
 
 
 class Softmax(Section):
-    """``objectives.softmax_classification``; the head is saved with the model."""
+    """Settings of ``objectives.softmax_classification``; the head is saved with the model."""
 
     name: Literal["softmax"]
     concatenation: str = "u,v,|u-v|"
@@ -133,7 +133,7 @@ class Source(Section):
     """Lowest and highest score of the file; scores are scaled from this range to 0..1. None leaves scores unchanged:
     they must be from -1 to 1 for cosine_regression, from 0 to 1 for graded."""
     weight: float | None = Field(default=None, gt=0)
-    """Share of the batches that this dataset gets, relative to other datasets; give all of them a weight, or none."""
+    """Share of the batches that this dataset gets, relative to other datasets; give all datasets a weight, or none."""
     limit: int | None = Field(default=None, ge=1)
     """Use only the first rows of the file, up to this number."""
 
@@ -155,13 +155,13 @@ class Batches(Section):
     power: float = Field(default=1.0, ge=0)
     """Draw each dataset in proportion to its size to the power of this number: 0 draws all datasets equally often."""
     cap: int | None = Field(default=None, ge=1)
-    """Draw a larger dataset as if it had this size."""
+    """Largest size that counts: a larger dataset is drawn as if it had this size. Default: none."""
     unique_texts: bool = True
     """Draw each anchor and each positive at most once in a batch (info_nce only)."""
     token_budget: int | None = Field(default=None, ge=1)
     """Padded tokens that go through the model at a time; default: by device."""
     kept_tokens: int | None = Field(default=None, ge=0)
-    """Padded tokens of a batch whose activations are held; the rest is computed twice. Default: by device."""
+    """Padded tokens of a batch whose activations are held; other tokens are computed twice. Default: by device."""
 
 
 class Schedule(Section):
@@ -193,7 +193,7 @@ class Schedule(Section):
 
 
 class Evaluation(Section):
-    """Measurements during training; the checkpoint with the best first score is kept."""
+    """Measurements during training; the first measure chooses the checkpoint that is kept."""
 
     pairs: Path | None = None
     """File of pairs (anchor, positive), to measure how well each anchor's positive is found among all positives (for a
@@ -208,17 +208,17 @@ class Evaluation(Section):
     """Role -> column of the files; default: the column with the role's name."""
 
     @model_serializer(mode="wrap")
-    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out empty ``columns``: unfinished runs of earlier versions, which had none, then keep their digest."""
+    def _without_empty_columns(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out empty ``columns``: earlier versions had no such field, and the digests of their runs must stay."""
         return {name: value for name, value in dump(self).items() if name != "columns" or value}
 
     @model_validator(mode="after")
-    def _something(self) -> Evaluation:
+    def _check_fields(self) -> Evaluation:
         if self.pairs is None and self.sts is None:
             raise ValueError("give 'pairs', 'sts' or both")
         if self.patience is not None and self.every is None:
             raise ValueError("'patience' counts measurements, so it needs 'every'")
-        measured = [ROLES[rows] for rows, path in (("info_nce", self.pairs), ("sts", self.sts)) if path is not None]
+        measured = [ROLES[name] for name, path in (("info_nce", self.pairs), ("sts", self.sts)) if path is not None]
         known = [role for roles in measured for role in (*roles.needed, *roles.optional)]
         if unknown := sorted(set(self.columns) - set(known)):
             raise ValueError(

@@ -1,12 +1,12 @@
-"""Draws batches without equal texts from weighted datasets; the batches depend on seed and epoch only."""
+"""Draws batches without equal texts from weighted datasets. The same data, seed and epoch give the same batches."""
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from itertools import islice
+from heapq import heappop, heappush
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,6 @@ from twinvec.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
 
-_LONG_RUN = 64  # if this many successive rows had to wait, NumPy searches for the next row that fits
 _TEXTS = ("anchors", "positives")
 
 
@@ -44,6 +43,7 @@ class BatchPlan:
 
     Attributes:
         hashes: For each dataset, the hashes of the texts of its rows: (rows, texts).
+        batch_size: Largest number of rows of a batch.
         weights: Share of each dataset. Smooth weighted round-robin chooses datasets, so any stretch of batches keeps
             the shares.
         datasets: Number of datasets that a batch draws equal parts from.
@@ -126,6 +126,7 @@ class BatchPlan:
         return f"{len(hashes):,} rows{name} have {' and '.join(distinct)}"
 
     def _turns(self) -> Iterator[list[int]]:
+        """Yield the datasets of each batch."""
         credit = np.random.default_rng((self.seed, self.epoch)).random(len(self.weights)) * self.weights
         for _ in range(len(self)):
             credit += self.weights * self.datasets
@@ -135,67 +136,83 @@ class BatchPlan:
 
 
 class _Stream:
-    """The rows of one dataset in random order, in repeated passes; rows that had to wait come first."""
+    """The rows of one dataset in random order, in repeated passes; rows that had to wait come first.
+
+    A row waits in the queue of a text that it shares with the batch, so a batch that has the text skips the queue as a
+    whole. A queue is a heap of (turn, row): rows leave the queues in the order in which they first had to wait.
+    """
 
     def __init__(self, size: int, seed: tuple[int, ...]) -> None:
         self._generator = np.random.default_rng(seed)
         self._size = size
-        self._waiting: deque[int] = deque()
         self._order = self._generator.permutation(size)
         self._next = 0
+        self._turns = count()
+        self._queues: dict[int, list[tuple[int, int]]] = {}
+        self._heads: list[tuple[int, int]] = []  # heap of (turn of the first row of a queue, text of the queue)
         self.had_repeats = False
         """Whether a row had to wait in the last ``take``, because one of its texts was in the batch."""
 
     @property
     def left(self) -> int:
         """Number of rows of this pass that were not taken yet."""
-        return len(self._waiting) + len(self._order) - self._next
+        return len(self._waiting()) + len(self._order) - self._next
 
-    def take(self, count: int, hashes: npt.NDArray[np.int64] | None, seen: set[int], *, once: bool) -> Iterator[int]:
-        """Yield up to ``count`` distinct rows without a text in ``seen``, and add their texts to ``seen``.
+    def take(self, most: int, hashes: npt.NDArray[np.int64] | None, seen: set[int], *, once: bool) -> Iterator[int]:
+        """Yield up to ``most`` distinct rows without a text in ``seen``, and add their texts to ``seen``.
 
-        With ``once``, stop at the end of this pass.
+        If ``hashes`` is None, rows may repeat texts. With ``once``, stop at the end of this pass.
         """
-        waiting: list[int] = []
         taken: set[int] = set()
-        refilled = waiting_in_a_row = 0
-        self.had_repeats = False
-        while len(taken) < count:
-            if not self.left:
-                if once or refilled > 1:  # the dataset has fewer rows than its part of a batch, so it gives all
+        used = taken if hashes is None else seen
+        skipped: set[int] = set()  # texts whose queues wait for the next batch
+        refills = 0
+        while len(taken) < most:
+            drawn = self._draw(used, skipped)
+            if drawn is None:
+                if once or refills > 1:  # the dataset has fewer rows than its part of a batch, so it gives all
                     break
-                refilled += 1
+                refills += 1
                 again = self._generator.permutation(self._size)
-                self._order, self._next = again[~np.isin(again, waiting)] if waiting else again, 0
-                if not self.left:
+                self._order, self._next = again[~np.isin(again, self._waiting())], 0
+                if not len(self._order):
                     break
-            row = self._pop()
-            texts = set(hashes[row].tolist()) if hashes is not None else set()
-            if row in taken or texts & seen:
-                found = [row]
-                if hashes is not None and waiting_in_a_row >= _LONG_RUN:
-                    found += self._pop_repeats(hashes, seen, waiting_in_a_row)
-                self.had_repeats = self.had_repeats or not taken.issuperset(found)
-                waiting += found
-                waiting_in_a_row += len(found)
                 continue
-            waiting_in_a_row = 0
-            seen |= texts
+            row = drawn[1]
+            texts = {row} if hashes is None else set(hashes[row].tolist())
+            if repeated := texts & used:
+                text = repeated.pop()
+                heappush(self._queues.setdefault(text, []), drawn)
+                skipped.add(text)
+                continue
+            used |= texts
             taken.add(row)
             yield row
-        self._waiting.extendleft(reversed(waiting))
+        self.had_repeats = any(row not in taken for text in skipped for _, row in self._queues[text])
+        for text in skipped:
+            heappush(self._heads, (self._queues[text][0][0], text))
 
-    def _pop(self) -> int:
-        if self._waiting:
-            return self._waiting.popleft()
+    def _draw(self, used: set[int], skipped: set[int]) -> tuple[int, int] | None:
+        """Remove and return the next row, as (turn, row), or None at the end of the pass.
+
+        Queues of texts in ``used`` are passed over, and these texts are added to ``skipped``.
+        """
+        while self._heads:
+            turn, text = heappop(self._heads)
+            queue = self._queues[text]
+            if not queue or queue[0][0] != turn:  # the queue has had another first row since
+                continue
+            if text in used:
+                skipped.add(text)
+                continue
+            drawn = heappop(queue)
+            if queue:
+                heappush(self._heads, (queue[0][0], text))
+            return drawn
+        if self._next == len(self._order):
+            return None
         self._next += 1
-        return int(self._order[self._next - 1])
+        return next(self._turns), int(self._order[self._next - 1])
 
-    def _pop_repeats(self, hashes: npt.NDArray[np.int64], seen: set[int], most: int) -> list[int]:
-        """Remove and return the next rows with a text in ``seen``, up to ``most``."""
-        rows = self._order[self._next : self._next + most]
-        if self._waiting:
-            rows = np.fromiter(islice(self._waiting, most), dtype=np.int64)
-        fresh = ~np.isin(hashes[rows], list(seen)).any(axis=1)
-        count = int(fresh.argmax()) if fresh.any() else len(rows)
-        return [self._pop() for _ in range(count)]
+    def _waiting(self) -> list[int]:
+        return [row for queue in self._queues.values() for _, row in queue]

@@ -1,4 +1,4 @@
-"""The classes that softmax learns, one for each value of the label: counts, and warnings of doubtful labels."""
+"""The classes that softmax learns, one for each different label: their counts, and warnings of doubtful labels."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Opens .jsonl, .csv, .tsv (no quoting) and .parquet files as memory-mapped tables of the library ``datasets``.
 
-By itself the library guesses types and repairs rows. This module refuses ragged rows, keeps words such as "NA" and
-dates as texts, and allows values of different types in a column of a .jsonl file.
+The library alone would guess types and repair rows. This module refuses ragged rows, keeps dates and words such as "NA"
+as texts, and allows values of different types in a column of a .jsonl file.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _as_text(path: Path, separator: str, quoting: Literal[0, 3]) -> dict[str, An
 
     with long_fields(), path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         rows = _fields(file, path, separator, quoting)
-        # an unnamed column: row numbers that pandas wrote, or the empty end of a spreadsheet
+        # a column without a name has row numbers that pandas wrote, or is the empty end of a spreadsheet
         names = [name or f"(column {number})" for number, name in enumerate(next(rows, []), 1)]
         if len(names) == 1 and re.search(r"[,;\t|]", names[0]):
             raise DocumentError(

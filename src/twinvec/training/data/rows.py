@@ -1,4 +1,4 @@
-"""Rows of the files that ``row_files`` opens, all checked on opening; memory holds 8 bytes for each text and each row.
+"""Rows of training files, all checked on opening. The files stay on disk; memory holds 8 bytes for each text and row.
 
 A row is a dict from role (``settings.Role``) to text; ``negatives`` is a list, ``label`` an int, ``score`` a float.
 Row numbers in errors count from 1, without the header line and blank lines.
@@ -40,7 +40,7 @@ class Rows:
     """The checked rows of one file.
 
     Attributes:
-        hashes: Hashes of all texts but the negatives: (n, texts), int64.
+        hashes: Hashes of the texts of each row, without its negatives: (n, texts), int64.
         negatives: Number of negatives of each row: (n,).
         negative_hashes: For "binary", hashes of all negatives: (negatives,), int64.
         labels: For softmax, the names of the classes, in their order.
@@ -75,9 +75,10 @@ class Rows:
 
 
 class PairRows:
-    """Pairs for a cross-encoder: a row of "binary" gives one with label 1, and one with label 0 for each negative.
+    """Pairs for a cross-encoder.
 
-    A negative is left out if its text is a positive of the anchor in any row.
+    A row of "binary" becomes a pair with label 1, and for each negative a pair with label 0. A row of "graded" becomes
+    a pair with its score. A negative is left out if its text is a positive of the anchor in any row.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -182,7 +183,7 @@ def _warn_of_class_names(features: Mapping[str, Any], path: Path, objective: str
 
 
 def _warn_of_own_negatives(rows: Mapping[Role, Sequence[int]], path: Path) -> None:
-    """Warn of the rows, by the role whose text is also a negative of the same row."""
+    """Warn of rows whose anchor or positive is also one of their negatives; ``rows`` is role -> numbers of rows."""
     for role, found in rows.items():
         if found:
             logger.warning(

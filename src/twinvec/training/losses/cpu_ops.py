@@ -1,7 +1,7 @@
 """Faster versions of torch operations that are slow when training on a CPU; the mathematics is the same.
 
 - Dropout, alone and in attention. torch draws 64 random bits for each activation, in one thread. This version draws
-  16 bits. They come from torch's generator, so the masks of a chunk can be replayed.
+  16 bits. The bits come from torch's generator, so the masks of a chunk can be replayed.
 - Embeddings. torch adds a gradient to every row of the table. This version adds it only to the rows looked up.
 
 Shapes: B texts, H heads, Q queries, K keys, D dimensions.
@@ -24,8 +24,8 @@ _VALUES = 2**16
 class FastCpuOps(TorchFunctionMode):
     """While active, replaces dropout and attention of ``torch.nn.functional`` by the functions of this module.
 
-    With ``sparse`` it replaces the embedding too. DistributedDataParallel needs dense gradients, so ``sparse`` must be
-    False there.
+    With ``sparse``, it replaces the embedding too, whose gradients are then sparse. DistributedDataParallel needs dense
+    gradients, so ``sparse`` must be False there.
     """
 
     def __init__(self, *, sparse: bool) -> None:
@@ -99,7 +99,7 @@ def embedding(
 
 
 class _Lookup(torch.autograd.Function):
-    """Looks up rows of a table. The backward pass adds a sparse gradient, to zeros if the table has none yet."""
+    """Looks up rows of a table. Their gradient is sparse, and is added to ``weight.grad``, which begins as zeros."""
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:

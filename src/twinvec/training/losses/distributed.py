@@ -1,7 +1,7 @@
 """Communication between the processes of a training run, which share each batch.
 
-For an objective that compares all rows, each process gathers the vectors of the whole batch. It differentiates the loss
-by its own vectors only, so no gradients of vectors are sent.
+For an objective that compares all rows, each process gathers the vectors of the whole batch. Each differentiates the
+loss by its own vectors only, so no gradients of vectors are sent.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def mean_of_all(value: float, device: torch.device) -> float:
 
 
 def share_of_batch(rows: int, device: torch.device) -> float:
-    """Return the weight of this process' mean loss that makes the mean over processes the mean over all rows."""
+    """Return a weight for this process' mean loss, so that the mean over processes equals the mean over all rows."""
     if world_size() == 1:
         return 1.0
     total = torch.tensor(rows, device=device)

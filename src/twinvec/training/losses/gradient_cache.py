@@ -77,7 +77,7 @@ class _Chunks:
                 self._chunks.append(rows[part].to(self._device))
                 self._widths.append(int(lengths_M[rows[part]].max()))
                 self._settings.append(settings)
-        # no fast operations: gradient checkpointing computes the forward pass twice, and both passes must be equal
+        # gradient checkpointing computes the forward pass twice; with fast operations, the two would differ
         self._checkpoints = any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
         self._states: list[tuple[Tensor, list[int], list[Tensor]] | None] = []
         self._autocast = torch.get_autocast_dtype(self._device.type)
@@ -139,7 +139,7 @@ class _Chunks:
 
 @contextmanager
 def _replayed(cpu_state: Tensor, devices: list[int], device_states: list[Tensor]) -> Iterator[None]:
-    """Restore the random state that a chunk's first pass started from."""
+    """Inside the block, use the random state that a chunk's first pass started from."""
     with torch.random.fork_rng(devices=devices):
         torch.set_rng_state(cpu_state)
         set_device_states(devices, device_states)

@@ -31,7 +31,7 @@ _KEPT_BYTES = 16  # estimate: bytes of activations for each token and output of 
 
 
 class VectorLoss(nn.Module):
-    """An objective with its settings. If ``whole_batch``, it compares rows, and needs the rows of all processes."""
+    """An objective with its settings. With ``whole_batch``, the objective needs the rows of all processes."""
 
     whole_batch = False
 
@@ -41,7 +41,7 @@ class VectorLoss(nn.Module):
 
 
 class InfoNCELoss(VectorLoss):
-    """``info_nce``, computed in tiles; columns after the second hold hard negatives, candidates for all anchors."""
+    """``info_nce``, computed in tiles. Columns after the second hold hard negatives, which count for all anchors."""
 
     whole_batch = True
 

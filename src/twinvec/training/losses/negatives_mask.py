@@ -1,4 +1,4 @@
-"""Which pairs of a batch must not count as negatives, decided by 64-bit hashes of their normalised texts.
+"""The pairs of a batch that must not count as negatives, found by 64-bit hashes of their normalised texts.
 
 Paraphrases have different hashes; the ``false_negative_margin`` of the objective can exclude them.
 Shapes: B rows, N candidates (the first B are the positives, in order), R rows and C columns of a tile.

@@ -41,7 +41,7 @@ def tiled_info_nce(
     texts: PairTexts | None = None,
     tile: tuple[int, int] | None = None,
 ) -> Tensor:
-    """Return exactly ``info_nce``, with its arguments and errors, in bounded memory.
+    """Return the loss ``info_nce`` exactly, with its arguments and errors, in bounded memory.
 
     Pairs that ``texts`` exclude are not negatives. ``tile`` is the number of rows and columns that are computed at a
     time (default: by device).

@@ -66,7 +66,7 @@ class DenseIndex:
         return [] if filter is not None else self.search_many([query], limit)[0]
 
     def search_many(self, queries: Sequence[str], limit: int = 10) -> list[list[Hit]]:
-        """``search`` for many queries at once."""
+        """Return the hits of each query, as ``search`` does."""
         check_limit(limit)
         queries_QD = unit(self._encoder.encode_query(list(queries)))
         scores_QK = np.empty((len(queries), 0), dtype=np.float32)
@@ -110,7 +110,7 @@ class DenseIndex:
         put_in_place(partial, path)
 
     def _kept(self, file: BinaryIO) -> int:
-        """Truncate the file of an interrupted run to whole windows; return the number of vectors that remain."""
+        """Truncate the file of an interrupted run to whole windows; return the number of vectors that it keeps."""
         header = io.BytesIO()
         settings = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.float32)), "fortran_order": False}
         np.lib.format.write_array_header_1_0(header, {**settings, "shape": (len(self), self._encoder.dim)})

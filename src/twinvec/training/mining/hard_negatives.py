@@ -1,11 +1,11 @@
 """Hard negatives: texts that any retriever finds for an anchor and that are not positives of the anchor.
 
-Negatives come from a range of ranks, without the known positives of the anchor. A collection may split documents in
-another way, so that a row's positive is not among the hits. Hits that share most words with the positive are then left
-out too. If hits are the best chunks of documents, the positive may be another chunk of such a document: a second search
-then looks for it among all chunks. Two options leave out more: a margin by which negatives must score below the
-positive (Moreira et al. 2024), and a cross-encoder that must reject negatives (RocketQA, Qu et al. 2021). Memory holds
-hashes of the pairs and one window of anchors.
+Negatives are the hits of a range of ranks, without the known positives of the anchor. If the row's positive is not
+among the hits, because a collection splits documents in another way, hits that share most words with the positive are
+left out too. If the hits are only the best chunk of each document, a second search looks for the positive among all
+chunks. Two options leave out more hits: a margin by which negatives must score below the positive (Moreira et al.
+2024), and a cross-encoder that must reject negatives (RocketQA, Qu et al. 2021). Memory holds hashes of the pairs and
+one window of anchors.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 FindChunks = Callable[[Sequence[str], int], list[list[Hit]]]
-"""Function that takes queries and a number, and returns for each query this number of chunks, best first."""
+"""Function that takes queries and a limit, and returns for each query at most ``limit`` chunks, best first."""
 
 
 class PairScorer(Protocol):
@@ -152,9 +152,9 @@ def mine_negatives(
 ) -> Iterator[Mined]:
     """Yield the negatives of each pair (anchor, positive), in order.
 
-    An anchor is searched once in each window of pairs. ``known`` has the positives of all pairs; ``scorer`` denoises
-    the negatives. If ``retriever`` finds only the best chunk of each document, ``find_chunks`` finds all: a positive
-    that ``retriever`` does not find is looked up among these.
+    Each anchor is searched once in a window of pairs. ``known`` has the positives of all pairs; ``scorer`` denoises the
+    negatives. If ``retriever`` finds only the best chunk of each document, ``find_chunks`` searches all chunks for the
+    positives that ``retriever`` does not find.
     """
     chosen = options or MiningOptions()
     check_methods(retriever, ("search",), "retriever", "a retriever, such as MemoryIndex(...) or a collection")
@@ -196,10 +196,9 @@ def mine_file(
 ) -> MiningReport:
     """Write the rows of ``job.source`` to ``job.output``, with ``negatives`` added to their other fields.
 
-    ``find_chunks`` is that of ``mine_negatives``.
-
-    A partial file next to ``output`` becomes ``output`` at the end. A second call continues a partial file of the same
-    pairs, options and ``identity``; its output equals the output of an uninterrupted run.
+    ``find_chunks`` is passed to ``mine_negatives``. Rows go to a partial file next to ``output``, which becomes
+    ``output`` at the end. A second call continues a partial file of the same pairs, options and ``identity``; its
+    output equals that of an uninterrupted run.
 
     Raises:
         InputError: ``source`` has no pairs, or a line is not a pair; the message names file and row.
@@ -235,10 +234,10 @@ class _Positive(NamedTuple):
 
 
 class _Candidates:
-    """The hits for an anchor, with marks for known positives.
+    """The hits for an anchor, for all rows with this anchor.
 
-    An anchor may have as many rows as hits, so a row looks up its positive by its text, and goes through those hits
-    only that are not known positives; these are searched for as far as a row needs them.
+    An anchor may have thousands of rows. Each row therefore looks up its positive by text, and the test whether a hit
+    is a known positive runs once for all rows, and only for the hits that some row reads.
     """
 
     def __init__(self, anchor: str, hits: Sequence[Hit], known: KnownPositives) -> None:
@@ -252,13 +251,13 @@ class _Candidates:
             self._best |= {text: max(score, self._best.get(text, score)) for text in texts}
         self._headed = {texts[0] for texts in self._variants if len(texts) > 1}
         is_positive = known.of(anchor)
-        # positions of the hits that are no known positives; copies of a ``tee`` share those that were found so far
+        # positions of the hits that are not known positives; copies of a ``tee`` share the positions found so far
         (self._others,) = tee((at for at, texts in enumerate(self._variants) if not is_positive(texts)), 1)
 
     def positive(self, text: str) -> _Positive | None:
-        """Return the positive ``text``, with the score of the best hit that equals it, lies within it or contains it.
+        """Return the positive ``text`` with the score of the best hit that equals it.
 
-        A hit that equals the positive is preferred. None: there is no such hit.
+        If no hit equals it, the best hit counts that lies within it or contains it; if there is none, return None.
         """
         wanted = normalised(text)
         score = self._best.get(wanted)
@@ -301,11 +300,9 @@ def _denoised(anchors: list[str], rows: list[list[str]], scorer: PairScorer, abo
 
 
 def _warn(report: MiningReport, job: MiningJob, *, searched_positives: bool) -> None:
-    """Warn if many positives were not found, or if no row has a negative.
+    """Warn if many positives were not found (their rows lack negatives or have false ones), or no row has a negative.
 
-    Rows whose positive was not found may lack negatives, or have false negatives.
-
-    ``searched_positives`` says that the candidates are the positives of the file, not documents of a collection.
+    ``searched_positives`` says that the hits are positives of the file, not documents of a collection.
     """
     options = job.options
     rejecting = [("the margin", "lower the margin (--margin)")] if options.margin is not None else []

@@ -20,7 +20,7 @@ _LONG = 20  # characters that hardly occur in another text by chance, even in sc
 
 
 class KnownPositives:
-    """The known positives of each anchor; ``pairs`` (anchor, positive) are read again when an anchor is looked up."""
+    """The known positives of each anchor. Memory holds their hashes; ``of`` reads the texts from ``pairs`` again."""
 
     def __init__(self, pairs: PairFile | Sequence[tuple[str, str]]) -> None:
         self._pairs = pairs
@@ -33,7 +33,7 @@ class KnownPositives:
         return len(self._positives.get(text_hash(anchor), ()))
 
     def of(self, anchor: str) -> Callable[[Sequence[str]], bool]:
-        """Return a test whether a hit, given by its ``text_variants``, is a known positive of ``anchor``."""
+        """Return a function that tells whether a hit, given by its ``text_variants``, is a known positive."""
         itself = normalised(anchor)
         rows = self._positives.get(text_hash(anchor), {}).values()
         positives = {text for row in rows if (text := normalised(self._pairs[row][1]))}
@@ -47,7 +47,7 @@ class KnownPositives:
 
 
 def text_variants(hit: Hit) -> tuple[str, ...]:
-    """Return the normalised text of a hit and, for a chunk under a heading, also without the heading."""
+    """Return the normalised text of a hit and, for a chunk under a heading, also the text without the heading."""
     start = body_start(hit)
     return (normalised(hit.text), normalised(hit.text[start:])) if start else (normalised(hit.text),)
 

@@ -54,7 +54,7 @@ class JobFile:
     def locked(self) -> Iterator[None]:
         """Lock the file against other processes.
 
-        Raise ConfigurationError if another process has locked it, or if the block ends for lack of room on the disk.
+        Raise ConfigurationError if another process has locked it, or if the disk fills up inside the block.
         """
         busy = f"{self._output}: another process is {self._doing}"
         with resumable(self._output), exclusive_lock(_lock_path(self._output), busy):
@@ -63,7 +63,7 @@ class JobFile:
     def resume(self, window: int = 1) -> int:
         """Truncate the partial file after its complete windows of pieces; return how many pieces they hold.
 
-        A line that is half written or damaged, for example by a power failure, ends the last window.
+        The first line that is half written or damaged, for example by a power failure, and all later lines are dropped.
         """
         if not self.partial.is_file():
             self.partial.write_bytes(b"")
@@ -109,7 +109,7 @@ class JobFile:
             self.partial.replace(kept)
 
     def take(self, kept: Path) -> None:
-        """Begin with the pieces in ``kept``, an earlier run's partial file, if ``kept`` belongs to this job."""
+        """Start the partial file as a copy of ``kept``, an earlier run's partial file, if that belongs to this job."""
         if kept.is_file() and _first_line(kept) == self._header:
             atomic_write(self.partial, kept.read_bytes())
 
@@ -143,8 +143,8 @@ class MinedFile(JobFile):
 def check_output(source: Path, output: Path) -> None:
     """Make the folder of ``output``; raise ConfigurationError if that fails or ``output`` is ``source`` or a folder.
 
-    An existing output is refused too, unless its partial file also exists: then a run was killed at its end. A run that
-    was killed still later has left its lock file and its vectors, which are removed.
+    An existing output is refused too, except with a partial file: then a run was killed while it finished. A run that
+    was killed after that has left its lock file and its vectors, which are removed.
     """
     check_output_file(output)
     check_overwrites(output, source, *_beside(output))
@@ -161,9 +161,9 @@ def vectors_path(output: Path, source: Path, space: str) -> Path:
 
 
 def remove_other_vectors(output: Path, kept: Path | None = None) -> None:
-    """Remove the vectors that runs with other pairs or another model have left beside ``output``.
+    """Remove the vectors that runs with other pairs or another model have left beside ``output``, except ``kept``.
 
-    Files that a process is still writing stay, and so does ``kept``.
+    Files that a process is still writing stay.
     """
     own = re.compile(rf"({re.escape(output.name)}\.[0-9a-f]{{{_DIGITS}}})\.(npy|npy\.partial|lock)")
     found = [match[1] for path in output.parent.iterdir() if (match := own.fullmatch(path.name))]

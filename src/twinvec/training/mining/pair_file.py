@@ -15,7 +15,7 @@ _EXPECTED = "mining reads one JSON object a line, with 'anchor' and 'positive' (
 
 
 class PairFile:
-    """The pairs of a .jsonl file, read on demand; InputErrors name the file, and the row and field at fault."""
+    """The pairs of a .jsonl file, read on demand. An InputError names the file, the row and the field."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -36,7 +36,7 @@ class PairFile:
         return row["anchor"], row["positive"]
 
     def rows(self, start: int = 0) -> Iterator[dict[str, Any]]:
-        """Yield the rows with all fields, from number ``start`` on, counted from 0."""
+        """Yield the rows with all of their fields, from row ``start`` on, counted from 0."""
         if start < len(self):
             yield from (row for _, row in numbered_rows(self.path, self._offsets[start]))
 
@@ -68,7 +68,7 @@ def parse_row(line: bytes, where: str) -> dict[str, Any]:
 
 
 def check_pair_text(value: object, where: str) -> None:
-    """Raise InputError unless a value is a text of a pair, and the errors of ``check_text``."""
+    """Raise InputError unless a value is a text, not blank, that ``check_text`` accepts."""
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"{where}: expected a text, got {repr(value)[:40]}")
     check_text(value, where)

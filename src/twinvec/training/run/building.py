@@ -132,10 +132,10 @@ def _build_encoder(config: TrainConfig) -> SentenceTransformer:
 
 
 def _keep_tokens(model: Any, backbone: BackboneSpec) -> None:
-    """Make a model tokenise, truncate and save its tokenizer as an ``Encoder`` of its folder does.
+    """Make a model tokenise and truncate texts as an ``Encoder`` of its folder does, and save that tokenizer.
 
-    transformers makes some tokenizers anew, by the rules of a class and not as ``tokenizer.json`` says. For BERT with
-    the vocabulary of XLM-RoBERTa, such as older copies of paraphrase-multilingual-MiniLM-L12-v2, most tokens differ.
+    transformers builds some tokenizers by the rules of a class, not by ``tokenizer.json``. For BERT with the vocabulary
+    of XLM-RoBERTa, such as older copies of paraphrase-multilingual-MiniLM-L12-v2, most tokens then differ.
     """
     probes, own = list(SPACE_PROBES), load_tokenizer(backbone).for_chunking()
     if model.tokenizer(probes, verbose=False)["input_ids"] != [each.ids for each in own.encode_batch(probes)]:
@@ -146,7 +146,7 @@ def _keep_tokens(model: Any, backbone: BackboneSpec) -> None:
 
 
 def _warn_of_unused_prompts(prompts: dict[str, str], objective: str, default: str | None) -> None:
-    """Warn of prompts that are saved with the model although training does not use them."""
+    """Warn of prompts that training does not use, although they are saved with the model."""
     roles = settings.ROLES[objective]
     used = {default, *(_PROMPT_OF.get(role) for role in (*roles.needed, *roles.optional))}
     if unused := sorted(name for name, text in prompts.items() if text and name not in used):
@@ -229,7 +229,7 @@ def _naming_the_field() -> Iterator[None]:
 
 
 def save_model(model: Any, folder: Path) -> None:
-    """Save a model, with ``do_lower_case``, which sentence-transformers reads but does not write."""
+    """Save a model, with its setting ``do_lower_case``, which sentence-transformers reads but does not write."""
     model.save_pretrained(str(folder), create_model_card=False)
     if model[0].do_lower_case:
         path = folder / "sentence_bert_config.json"

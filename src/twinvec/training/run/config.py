@@ -13,7 +13,7 @@ from pydantic_core import PydanticSerializationError
 
 from twinvec.errors import ConfigurationError
 from twinvec.models.cross_encoder_spec import LEAST_PAIR_TOKENS
-from twinvec.support.checks import field_fault, file_path
+from twinvec.support.checks import field_fault, file_path, shortened
 from twinvec.support.extras import import_extra
 from twinvec.training import settings
 from twinvec.training.data.row_files import FORMATS
@@ -72,6 +72,8 @@ class TrainConfig(settings.Section):
             raise ValueError("matryoshka does not work with softmax, whose head has one size")
         if any(dim < 1 for dim in self.matryoshka):
             raise ValueError(f"matryoshka: dimensions must be positive, got {self.matryoshka}")
+        if self.lora is not None and not self.lora.targets:
+            raise ValueError("lora.targets: is empty; name the layers that get an adapter, or leave it out")
         self._fits_batches()
         self._fits_data()
         return self
@@ -129,7 +131,7 @@ _SECTIONS: dict[str, tuple[type[settings.Section], ...]] = {
     "schedule.": (settings.Schedule,),
     "": (TrainConfig,),
 }
-"""Prefix of the fields of a section -> its classes. If sections share the name of a field, the last section wins."""
+"""Prefix of a section's fields -> its classes. For a field's name that two sections share, hints name the later one."""
 
 _OTHER_NAMES = {
     "batch_size": "batches.size",
@@ -211,7 +213,7 @@ def read_config(path: Path) -> TrainConfig:
             values = yaml.load(file, Loader)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: cannot be read: {error}") from error
-    except (yaml.YAMLError, ValueError) as error:  # for example a date with day 45
+    except Exception as error:  # of YAML, or of Python: for a date with day 45, for "!!int ''", for deep nesting
         raise ConfigurationError(f"{path}: not valid YAML: {error}") from error
     if values is None:
         raise ConfigurationError(f"{path}: is empty; expected fields such as 'model' and 'data'")
@@ -248,7 +250,7 @@ def check_config(values: Any, root: Path, origin: str) -> TrainConfig:
 
 
 def _fault(error: Any) -> str:
-    """Return a message: the name of a field and its fault. A fault of several fields names these fields itself."""
+    """Return a message: the name of a field and its fault. A message about several fields names them itself."""
     place = [part for part in error["loc"] if part != "[key]"]
     if place[:1] == ["objective"]:
         del place[1:2]  # the objective's name, which pydantic puts into the location
@@ -285,6 +287,8 @@ def _known_fields(section: str) -> dict[str, str]:
 
 def _resolved_model(name: str, root: Path, where: str) -> str:
     """Return the path of a folder, or a hub name unchanged; raise ConfigurationError if a path leads to no folder."""
+    if not name:
+        raise ConfigurationError(f"{where}: is empty; leave it out for the default model")
     try:
         if (root / name).is_dir():
             return str(root / name)
@@ -307,13 +311,13 @@ def _require_encodable(config: TrainConfig, origin: str) -> None:
 
 
 def _require_file(path: Path, where: str) -> None:
-    if path.is_dir():
+    if os.path.isdir(path):  # unlike Path.is_dir, False for a text that is too long for a path
         saved = {"dataset_dict.json": "['train']", "dataset_info.json": ""}  # files that ``save_to_disk`` writes
         split = next((split for name, split in saved.items() if (path / name).is_file()), None)
         remedy = "" if split is None else f"; datasets.load_from_disk(FOLDER){split}.to_parquet(FILE) writes one"
         raise ConfigurationError(f"{where}: {path} is a folder; expected a file ending in {', '.join(FORMATS)}{remedy}")
-    if not path.is_file():
-        raise ConfigurationError(f"{where}: no such file: {path}")
+    if not os.path.isfile(path):
+        raise ConfigurationError(f"{where}: no such file: {shortened(str(path))}")
 
 
 def _require_packages(names: Sequence[str], where: str) -> None:

@@ -1,6 +1,6 @@
 """Measurements during training, x 100; the first score chooses the checkpoint.
 
-The evaluators are those of sentence-transformers, except for the correlations of a bi-encoder: they are computed as by
+Evaluators of sentence-transformers compute the scores, except for the correlations of a bi-encoder, which are those of
 ``twinvec evaluate --sts``.
 """
 
@@ -31,7 +31,7 @@ from twinvec.training.settings import Evaluation, Source
 
 Measurement = Callable[[], Scores]
 _Part = tuple[str, Any, dict[str, str]]
-"""Prefix of the scores' names, function from a model to scores, and our name -> the function's name of a score."""
+"""A prefix for scores, a function from a model to scores, and the name of each score here -> its name there."""
 
 
 def encoder_measure(model: SentenceTransformer, evaluation: Evaluation, cache: Path) -> Measurement:

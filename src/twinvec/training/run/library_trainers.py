@@ -40,7 +40,7 @@ _CHECKPOINT_SECONDS = 300.0  # only for a run of one process, because several pr
 
 
 class RowDataset(Dataset[dict[str, Any]]):
-    """Several sources as one dataset; row numbers run through all sources. A process reads its part of a batch."""
+    """Several sources as one dataset, with row numbers counted through all sources in order."""
 
     def __init__(self, sources: Sequence[Rows | PairRows]) -> None:
         self._sources = sources
@@ -50,7 +50,7 @@ class RowDataset(Dataset[dict[str, Any]]):
         return int(self._ends[-1])
 
     def __getitems__(self, batch: list[int]) -> list[dict[str, Any]]:
-        """Return this process' rows of a batch; each source is read once."""
+        """Return the rows that this process computes of a batch of row numbers; each source is read once."""
         indices = own_part(batch)
         owners = torch.bucketize(torch.tensor(indices), self._ends, right=True).tolist()
         rows: list[dict[str, Any]] = [{}] * len(indices)
@@ -92,7 +92,7 @@ class TextCollator:
 
 
 class TrainerOverrides:
-    """The changes to both trainers: batches, checkpoints (all tensors of model and loss), measurements, progress."""
+    """What twinvec changes in both trainers: batches, checkpoints (all tensors of model and loss), scores, progress."""
 
     def prepare_run(
         self: Any, config: TrainConfig, dataset: RowDataset, plan: BatchPlan, measure: Measurement | None
@@ -121,7 +121,7 @@ class TrainerOverrides:
 
     @property
     def seconds(self: Any) -> float:
-        """Training time of the run: of this process, and of earlier processes up to their last checkpoint."""
+        """Training time in seconds: of this process, and of earlier ones up to the checkpoint that each left."""
         return float(time.monotonic() - self._started)
 
     @property
@@ -184,7 +184,7 @@ class TrainerOverrides:
                 value.copy_(stored[name])
 
     def _save_rng_state(self: Any, output_dir: str) -> None:
-        """Save this process' random state, its losses since the last log, its time and its rows, for a resumed run."""
+        """Save what a resumed run needs of this process: random state, losses since the last log, time, rows."""
         super()._save_rng_state(output_dir)  # type: ignore[misc]
         steps = self.state.global_step - self._globalstep_last_logged
         unlogged = Path(output_dir) / _UNLOGGED.format(self.args.process_index)

@@ -1,8 +1,9 @@
-"""The report of a training run, and the model card: data, objective, settings, results, and the curves as a picture."""
+"""The report of a training run, and its model card: data, objective, settings, results, and a plot of the curves."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,7 +115,7 @@ def write_card(
 ) -> None:
     """Write ``README.md`` and ``training.png`` into the model's folder; ``history`` is the trainer's log."""
     _draw(folder / _CURVES, history, report)
-    schedule = config.schedule
+    schedule, name = config.schedule, _name(report.folder)
     lines = [
         "---",
         "library_name: sentence-transformers",
@@ -122,13 +123,13 @@ def write_card(
         "tags: [sentence-transformers, twinvec]",
         "---",
         "",
-        f"# {Path(report.folder).name}",
+        f"# {name}",
         "",
-        f"A {config.kind} trained with twinvec from `{Path(config.model).name}`.",
+        f"A {config.kind} trained with twinvec from `{_name(config.model)}`.",
         "",
         "## Usage",
         "",
-        _USAGE[config.kind].format(Path(report.folder).name),
+        _USAGE[config.kind].format(name),
         "## Data",
         "",
         f"| dataset | {unit_of(config)} |",
@@ -152,6 +153,11 @@ def write_card(
         lines.append("")
     lines += [f"![Loss and scores]({_CURVES})", ""]
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+def _name(folder: str) -> str:
+    """Return the last part of a folder's path, which for "." is the name of the current folder."""
+    return os.path.basename(os.path.abspath(folder))
 
 
 def _class_lines(classes: dict[str, int]) -> list[str]:

@@ -55,7 +55,7 @@ def run_fingerprint(config: TrainConfig, files: dict[str, str]) -> str:
 
 
 def file_digests(config: TrainConfig) -> dict[str, str]:
-    """Return the SHA-256 of each file of data, evaluation and model, by a name such as "data 0"."""
+    """Return name -> SHA-256 for the files of data, evaluation and model; the first dataset's name is "data 0"."""
     files = {f"data {number}": source.path for number, source in enumerate(config.data)}
     if config.evaluation is not None:
         named = {"pairs": config.evaluation.pairs, "sts": config.evaluation.sts}
@@ -126,7 +126,7 @@ class RunFolder:
 
     @contextmanager
     def with_room(self) -> Iterator[None]:
-        """In the block, raise ConfigurationError instead of an error for lack of room on the disk or in a file."""
+        """Inside the block, raise ConfigurationError instead of the error of a full disk or of a file limit."""
         try:
             yield
         except Exception as error:
@@ -136,7 +136,7 @@ class RunFolder:
             raise ConfigurationError(f"{self.path}: {reason}, and {again}") from error
 
     def _why_unwritten(self, error: Exception) -> str:
-        """Return why torch could not write; its error names a wrong position in the file instead."""
+        """Return why torch could not write a file, or ""; the error of torch itself names only a wrong position."""
         if not isinstance(error, RuntimeError):
             return ""
         if shutil.disk_usage(self.path).free < _LEAST_ROOM:
@@ -168,7 +168,7 @@ class RunFolder:
         return None
 
     def drop_unusable(self, last: Path | None) -> None:
-        """Remove the checkpoints that are not whole, and those after ``last``, from which the run continues."""
+        """Remove damaged checkpoints, and all checkpoints after ``last``, from which the run continues."""
         with self._readable():
             for folder in self._checkpoint_folders():
                 fault = _fault(folder)
@@ -184,7 +184,7 @@ class RunFolder:
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
-        """In the block, raise ConfigurationError instead of an OSError."""
+        """Inside the block, raise ConfigurationError instead of an OSError."""
         try:
             yield
         except OSError as error:

@@ -167,6 +167,28 @@ def test_rows_that_wait_keep_their_order_in_long_runs_too(kinds):
     assert list(plan([hashes], 100, seed=4)) == drawn_row_by_row(hashes, 100, 4)
 
 
+class CountingHashes:
+    """Hashes of one text a row, that count how often a row is read."""
+
+    def __init__(self, hashes):
+        self._hashes = hashes.reshape(-1, 1)
+        self.T = self._hashes.T
+        self.read = 0
+
+    def __len__(self):
+        return len(self._hashes)
+
+    def __getitem__(self, rows):
+        self.read += np.size(rows)
+        return self._hashes[rows]
+
+
+def test_an_epoch_reads_a_row_few_times_however_often_its_text_repeats():
+    hashes = CountingHashes(np.append(np.zeros(3000, dtype=np.int64), np.arange(1, 3001)))
+    assert len(list(plan([hashes], 32))) == 188
+    assert hashes.read < 2 * len(hashes)
+
+
 def test_a_small_dataset_comes_again_and_again():
     batches = list(plan(distinct(5, 200), 10, weights=[0.5, 0.5]))
     small = [row for batch in batches for row in batch if row < 5]

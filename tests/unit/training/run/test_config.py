@@ -137,6 +137,9 @@ WRONG = {
     ),
     "no data": (changed(data=[]), "data: should have at least 1"),
     "a file that is not there": (changed(data=[{"path": "lost.jsonl"}]), r"data\.0\.path: no such file: .*lost\.jsonl"),
+    "a file whose name is too long": (changed(data=[{"path": 5000 * "x"}]), r"data\.0\.path: no such file: .*x\.\.\.x"),
+    "no model": (changed(model=""), "model: is empty; leave it out for the default model"),
+    "no layers to adapt": (changed(lora={"targets": []}), r"run\.yaml: lora\.targets: is empty; name the layers"),
     "dev data that is not there": (changed(evaluation={"sts": "lost.tsv"}), r"evaluation\.sts: no such file"),
     "a role that is not measured": (
         changed(evaluation={"pairs": "dev.jsonl", "columns": {"score": "x"}}),
@@ -348,11 +351,24 @@ def test_a_model_beside_the_working_folder_is_still_found(folder, monkeypatch):
         check_config(changed(model="./model"), folder, "run.yaml")
 
 
-@pytest.mark.parametrize("content", [b"a: [", b"\xff\xfe", b"a: b: c", b"a: 2026-13-45"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"a: [",
+        b"\xff\xfe",
+        b"a: b: c",
+        b"a: 2026-13-45",
+        b"a: !!int ''",
+        b"a: !!bool maybe",
+        b"a: !!timestamp x",
+        b"a: " + 2000 * b"[",
+    ],
+    ids=lambda content: repr(content[:20]),
+)
 def test_what_is_no_yaml_is_refused(tmp_path, content):
     path = tmp_path / "run.yaml"
     path.write_bytes(content)
-    with pytest.raises(ConfigurationError, match=r"run\.yaml"):
+    with pytest.raises(ConfigurationError, match=r"run\.yaml: (not valid YAML|cannot be read)"):
         read_config(path)
 
 

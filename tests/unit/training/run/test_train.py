@@ -11,6 +11,7 @@ import shutil
 import sys
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,8 +32,8 @@ from twinvec.models.integrity import read_json
 from twinvec.training.objectives import cosine_regression
 from twinvec.training.run import model_card
 from twinvec.training.run.building import with_prompts
-from twinvec.training.run.config import check_config
-from twinvec.training.run.model_card import TrainReport
+from twinvec.training.run.config import TrainConfig, check_config
+from twinvec.training.run.model_card import TrainReport, write_card
 from twinvec.training.run.softmax_head import PairClassifier
 from twinvec.training.run.train import train
 
@@ -149,6 +150,20 @@ def test_a_run_gives_a_model_that_both_libraries_read_alike(run, tmp_path, drawn
         assert part in card
     assert read_json(folder / "twinvec.json")["trained_with"].startswith("twinvec ")
     assert run_usage(card, folder) == 2
+
+
+def test_the_card_names_the_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "base").mkdir()
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    settings = {"model": "../base", "objective": {"name": "info_nce"}, "data": [{"path": "rows.jsonl"}]}
+    report = TrainReport(
+        folder=".", steps=1, rows=1, before={}, after={}, best_step=1, loss=None, seconds=0.0, rows_drawn=1
+    )
+    write_card(Path("."), TrainConfig.model_validate(settings), [], report, [])
+    card = (tmp_path / "mine" / "README.md").read_text()
+    assert "\n# mine\n\nA bi-encoder trained with twinvec from `base`.\n" in card
+    assert card.count('("mine")') == 2
 
 
 def run_usage(card, folder):
