@@ -53,7 +53,7 @@ class StsSet:
 def _scores(name: str, given: Any) -> Values:
     try:
         scores: Values = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{name}: expected a list of scores: {error}") from None
     if scores.ndim != 1:
         raise InputError(f"{name}: expected a list of scores, got an array of shape {scores.shape}")
