@@ -52,7 +52,7 @@ class BeirSet:
 
     def __post_init__(self) -> None:
         string(self.name, "name")
-        ids = _document_ids(self.name, self.documents)
+        object.__setattr__(self, "documents", _checked_documents(self.name, self.documents))
         if not isinstance(self.queries, Mapping):
             raise InputError(
                 f"{self.name}: queries: expected a mapping by query ids, got {type(self.queries).__name__}"
@@ -60,7 +60,7 @@ class BeirSet:
         for query, text in self.queries.items():
             _check_id(self.name, "query", query)
             check_text(text, f"{self.name}: query {query!r}")
-        check_judgements(self.name, self.qrels, ids)
+        check_judgements(self.name, self.qrels, {document.id for document in self.documents})
         for query in self.qrels:
             if self.queries and query not in self.queries:
                 raise InputError(f"{self.name}: the judged query {query!r} is not among the queries")
@@ -76,11 +76,12 @@ def check_set(data: object) -> None:
         raise InputError(f"{data.name}: no queries; give their texts by their ids")
 
 
-def _document_ids(name: str, documents: Iterable[Document]) -> set[str]:
-    ids: set[str] = set()
+def _checked_documents(name: str, documents: Iterable[Document]) -> list[Document]:
+    """Return documents as a list; raise InputError for other values, or if two documents have the same id."""
     if not is_list(documents):
         raise InputError(f"{name}: documents: expected a list of documents, got {shown(documents)}")
-    for position, document in enumerate(documents):
+    checked, ids = list(documents), set[str]()
+    for position, document in enumerate(checked):
         if not isinstance(document, Document):
             raise InputError(
                 f"{name}: document {position}: expected a Document(id, text), got {shown(document)}; "
@@ -90,7 +91,7 @@ def _document_ids(name: str, documents: Iterable[Document]) -> set[str]:
         if document.id in ids:
             raise InputError(f"{name}: document {position}: the id {document.id!r} is used twice")
         ids.add(document.id)
-    return ids
+    return checked
 
 
 def _check_id(name: str, what: str, given: object) -> None:
@@ -171,7 +172,7 @@ def pseudo_queries(documents: Sequence[Document], count: int = 200, least: int =
     people's questions do. They can compare ways of searching these documents, but cannot measure how well people's
     questions are answered. Raises InputError if fewer than ``least`` documents are long enough to spare a passage.
     """
-    _document_ids("documents", documents)
+    documents = _checked_documents("documents", documents)
     count, least = integer(count, "count"), integer(least, "least")
     package = import_extra("semantic_text_splitter", "eval", "taking passages out of documents")
     splitter = package.TextSplitter(PASSAGE)

@@ -195,7 +195,7 @@ def _checked(data: WinobiasSet) -> WinobiasSet:
     """Return a set that was made by hand; raise InputError if it differs from the sets of ``load_winobias``."""
     for kind, lines in data.items():
         for line in lines if is_list(lines) else [lines]:
-            if line is not None and not (isinstance(line, tuple) and len(line) == 2 and isinstance(line[0], Mapping)):
+            if line is not None and not _is_pair(line):
                 raise InputError(
                     f"data: {kind!r}: expected a list of (sentences by gender, 1 or -1), as load_winobias returns it, "
                     f"got {shown(lines)}"
@@ -203,6 +203,13 @@ def _checked(data: WinobiasSet) -> WinobiasSet:
         if not is_list(lines) or sum(line is not None for line in lines) < 2:
             raise InputError(f"data: {kind!r}: expected two or more lines, got {shown(lines)}")
     return data
+
+
+def _is_pair(line: object) -> bool:
+    match line:
+        case ({"male": str(), "female": str(), "neutral": str()}, 1 | -1):
+            return True
+    return False
 
 
 def _leans(model: TextModel, sentences: Sequence[Variants]) -> Values:

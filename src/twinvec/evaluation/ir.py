@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.errors import InputError
+from twinvec.errors import ConfigurationError, InputError
 from twinvec.evaluation.beir import BeirSet, check_set
 from twinvec.evaluation.measures import MEASURES, Measured, best_first, check_run, deepest, measure_run
 from twinvec.evaluation.models.text_model import TextModel, check_text_model
@@ -140,6 +140,8 @@ def compare_ir(
     """Test two systems on the same queries, by one of their measures (default: the first)."""
     for name, result in (("first", first), ("second", second)):
         check_data(result, IrResult, name, "an IrResult, as evaluate_ir returns it")
+    if first.measured.queries != second.measured.queries:
+        raise ConfigurationError("first, second: the results are of different queries; measure both on one set")
     measure = first.measured.main if measure is None else measure
     for name, result in (("first", first), ("second", second)):
         check_choice(measure, result.measured.per_query, f"{name}: the measure")
@@ -169,20 +171,23 @@ def check_finds(found: Iterable[Sequence[Hit]], data: BeirSet) -> None:
 def check_answers_held(collection: Any, data: BeirSet, warn: Callable[[str], None] = logger.warning) -> None:
     """Call ``warn`` if a ``twinvec_qdrant.Collection`` lacks relevant documents, because no search can find those.
 
-    Raise InputError if the set has no documents of its own, and the collection lacks all relevant documents.
+    Raise InputError if ``data`` is not a set with queries. Also raise InputError if the set has no documents of its
+    own, and the collection lacks all relevant documents.
     """
+    check_set(data)
     answers = {name for judged in data.qrels.values() for name, relevance in judged.items() if relevance > 0}
     lacking = sorted(answers.difference(collection.find()))
+    if not lacking:
+        return
     if not data.documents and len(lacking) == len(answers):
         raise InputError(
             f"{data.name}: the collection holds none of the {len(answers)} relevant documents, such as {lacking[0]!r}; "
             "it must hold them under the ids of the judgements"
         )
-    if lacking:
-        warn(
-            f"{data.name}: the collection lacks {len(lacking)} of the {len(answers)} relevant documents, such as "
-            f"{lacking[0]!r}; they count as not found"
-        )
+    warn(
+        f"{data.name}: the collection lacks {len(lacking)} of the {len(answers)} relevant documents, such as "
+        f"{lacking[0]!r}; they count as not found"
+    )
 
 
 def run_of_rows(data: BeirSet, scores: Any, rows: Any) -> dict[str, dict[str, float]]:

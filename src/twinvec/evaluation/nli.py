@@ -31,7 +31,8 @@ class NliSet:
     """Premises and hypotheses with their labels.
 
     Raises:
-        InputError: the columns differ in their lengths or are empty, or a text or a label is not a string.
+        InputError: the columns differ in their lengths or are empty, a text or a label is not a string, or all labels
+            are equal.
     """
 
     name: str
@@ -41,6 +42,7 @@ class NliSet:
 
     def __post_init__(self) -> None:
         check_columns(self, ("labels", "premises", "hypotheses"))
+        _check_differ(self.name, self.labels)
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,7 @@ def load_nli(path: str | Path) -> NliSet:
     """
     path = file_path(path, "path")
     labels, premises, hypotheses = read_columns([path], ("label", "premise", "hypothesis"), _parse_label)
-    if len(set(labels)) < 2:
-        raise InputError(f"{path}: every label is {labels[0]!r}; at least two different labels are needed")
+    _check_differ(path, labels)
     return NliSet(data_name(path), labels, premises, hypotheses)
 
 
@@ -122,6 +123,11 @@ def _parse_label(text: str, place: str) -> str:
     if not text.strip():
         raise InputError(f"{place}: the label is empty")
     return text
+
+
+def _check_differ(place: str | Path, labels: Sequence[str]) -> None:
+    if len(set(labels)) < 2:
+        raise InputError(f"{place}: every label is {labels[0]!r}; at least two different labels are needed")
 
 
 def _check_labels(data: NliSet, known: Sequence[str], where: str) -> None:

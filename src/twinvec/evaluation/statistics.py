@@ -70,11 +70,13 @@ class PairedTest:
 def interval(*samples: Values, statistic: Callable[..., Any] = np.mean, resamples: int = RESAMPLES) -> Interval:
     """Return the percentile bootstrap interval over items (Efron 1979); arrays in ``samples`` are resampled together.
 
-    ``statistic(*samples, axis)`` gives a figure. Raises ConfigurationError if there are fewer than two items.
+    ``statistic(*samples, axis)`` gives a figure. Raises ConfigurationError if there are fewer than two items, or
+    if the samples differ in length.
     """
     samples, resamples = _numbers(samples, ["samples"] * len(samples)), check_resamples(resamples)
-    if len(samples[0]) < 2:
-        raise ConfigurationError("an interval needs at least two items")
+    sizes = [len(each) for each in samples]
+    if len(set(sizes)) != 1 or sizes[0] < 2:
+        raise ConfigurationError(f"an interval needs samples of equal length with at least two items, got lengths {sizes}")
     drawn = import_scipy_stats().bootstrap(
         samples,
         statistic,

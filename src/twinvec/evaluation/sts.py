@@ -15,7 +15,7 @@ import numpy as np
 from twinvec.correlation import pair_similarities as pair_similarities
 from twinvec.correlation import pearson as pearson
 from twinvec.correlation import spearman as spearman
-from twinvec.errors import InputError
+from twinvec.errors import ConfigurationError, InputError
 from twinvec.evaluation.models.text_model import TextModel, encode_pairs
 from twinvec.evaluation.statistics import (
     RESAMPLES,
@@ -127,5 +127,7 @@ def compare_sts(first: StsResult, second: StsResult, *, resamples: int = RESAMPL
 
     for name, result in (("first", first), ("second", second)):
         check_data(result, StsResult, name, "an StsResult, as evaluate_sts returns it")
+    if (first.data.first, first.data.second) != (second.data.first, second.data.second):
+        raise ConfigurationError("first, second: the results are of different pairs; measure both on one set")
     ranks = [rankdata(result.similarities["cosine"]) for result in (first, second)]
     return paired_test(ranks[0], ranks[1], first.data.gold, statistic=spearman, resamples=resamples)

@@ -138,6 +138,13 @@ def test_a_missing_file_of_winobias_is_named(tmp_path, table_model):
         evaluate_winobias(table_model({}), tmp_path)
 
 
+@pytest.mark.parametrize(("gender", "side"), [("other", 1), ("neutral", "male"), ("neutral", 0)])
+def test_a_malformed_set_of_winobias_made_by_hand_is_refused(table_model, gender, side):
+    line = ({"male": "he", "female": "she", gender: "they"}, side)
+    with pytest.raises(InputError, match=r"data: 'type1': expected a list of \(sentences by gender, 1 or -1\)"):
+        evaluate_winobias(table_model({}), {"type1": [line, line]})
+
+
 @pytest.mark.data
 def test_the_original_files_are_read_whole(data, table_model):
     class Lots:
