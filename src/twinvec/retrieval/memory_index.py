@@ -252,7 +252,7 @@ class MemoryIndex:
         texts = [document.full_text for document in documents]
         options = {"progress": True} if progress else {}
         vectors_ND = np.asarray(self._encoder.encode_document(texts, **options), dtype=np.float32)
-        expected = (len(documents), dim or vectors_ND.shape[-1])
+        expected = (len(documents), dim or np.atleast_1d(vectors_ND).shape[-1])
         if vectors_ND.shape != expected:
             raise BadVectorError(f"the encoder gave vectors of shape {vectors_ND.shape}, expected {expected}")
         bad = without_direction(vectors_ND)

@@ -249,6 +249,11 @@ def test_vectors_of_another_size_are_refused(encoder):
         index.add([("b", "cats")])
 
 
+def test_an_encoder_that_returns_nothing_is_refused(encoder):
+    with pytest.raises(BadVectorError, match=r"the encoder gave vectors of shape \(\)"):
+        MemoryIndex(Wrapped(encoder, lambda vectors: None), ["dogs"])
+
+
 @pytest.mark.parametrize("bend", [lambda vectors: vectors[:, :100], lambda vectors: vectors * np.float32(np.nan)])
 def test_bad_vectors_of_queries_are_refused(encoder, bend):
     bent = Wrapped(encoder)

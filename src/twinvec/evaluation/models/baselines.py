@@ -125,9 +125,10 @@ def _check_head(path: Path) -> None:
 
 def _has_numbers(fields: list[str]) -> bool:
     try:
-        return all(float(each) is not None for each in fields[1:])
+        list(map(float, fields[1:]))
     except ValueError:
         return False
+    return True
 
 
 def _modules() -> Any:

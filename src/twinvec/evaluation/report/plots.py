@@ -150,9 +150,7 @@ def cluster_map(vectors: FloatArray, labels: IntArray, names: Mapping[int, str],
     title = f"{len(points):,} texts, {len(names):,} clusters{named}, {int(alone.sum()):,} alone (grey)"
     axes.set_title(title, fontsize=10, loc="left")
     if names:
-        legend = axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=7, labelspacing=0.9)
-        for text in legend.get_texts():
-            text.set_parse_math(False)
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=7, labelspacing=0.9)
     _save(figure, path)
 
 
@@ -179,5 +177,9 @@ def _canvas(width: float, height: float, *, rows: int = 1, columns: int = 1) -> 
 
 
 def _save(figure: Any, path: Path) -> None:
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):  # the names of systems and data may have dollar signs, which enclose formulas
+        text.set_parse_math(False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, format="png")

@@ -11,6 +11,7 @@ import pytest
 from matplotlib.image import imread
 
 from twinvec.errors import ConfigurationError, InputError, ModelNotFoundError
+from twinvec.evaluation.report import plots
 from twinvec.evaluation.report.comparison import compare, write_report
 from twinvec.evaluation.suite import load_tasks
 
@@ -140,6 +141,13 @@ def test_every_system_is_checked_before_the_first_is_measured(tasks, models, mon
     monkeypatch.setattr("twinvec.Encoder.encode", lambda *_, **__: pytest.fail("texts are encoded"))
     with pytest.raises(error, match=said):
         compare([models[0], system.replace("MODEL", models[1])], replace(tasks, rerank="maxsim"))
+
+
+def test_names_with_dollar_signs_are_no_formulas(tmp_path):
+    name, picture = "under_$5_and_$6", tmp_path / "plot.png"
+    plots.bars({name: {name: (50.0, [40.0, 60.0])}}, picture)
+    plots.differences({name: np.array([1.0, -1.0])}, name, "other", picture)
+    assert imread(picture).size
 
 
 def test_a_comparison_needs_two_different_models(tasks, models):
