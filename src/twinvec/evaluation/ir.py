@@ -67,7 +67,7 @@ def evaluate_ir(
     resamples: int = RESAMPLES,
     progress: bool = False,
 ) -> IrResult:
-    """Measure an exact search by cosine; the run keeps as many hits as the measures need, at least ``depth``.
+    """Measure a model's exact search by cosine. The run keeps ``depth`` hits, or more if the measures need more.
 
     Raises:
         ConfigurationError: a measure is unknown, or ``model`` is not a model.
@@ -104,7 +104,7 @@ def evaluate_retriever(
 
 
 def bm25_index(documents: Sequence[Document]) -> MemoryIndex:
-    """Return the BM25 baseline; search it with ``mode="sparse"``."""
+    """Return an index for the BM25 baseline; search it with ``mode="sparse"``."""
     return MemoryIndex(_NoVectors(), documents)
 
 
@@ -157,9 +157,9 @@ def search_all(retriever: Retriever, data: BeirSet, limit: int, **options: Any) 
 
 
 def check_finds(found: Iterable[Sequence[Hit]], data: BeirSet) -> None:
-    """Raise InputError if no hit is a document of the set: a collection must hold the documents under their ids.
+    """Raise InputError if no hit is a document of the set, which suggests that the collection has other ids.
 
-    A set without documents is not checked.
+    Hits are not checked for a set without documents.
     """
     known = {document.id for document in data.documents}
     if known and not any(hit.id in known for hits in found for hit in hits):
@@ -199,7 +199,7 @@ def run_of_rows(data: BeirSet, scores: Any, rows: Any) -> dict[str, dict[str, fl
 
 
 def as_run(found: Mapping[str, Sequence[Hit]]) -> dict[str, dict[str, float]]:
-    """Return hits as a run in the same order; a score that is not below the previous one is lowered below it."""
+    """Return hits as a run that keeps their order: a score that is not below the one before is lowered."""
     if not isinstance(found, Mapping):
         raise InputError(f"found: expected a mapping of query ids to lists of hits, got {shown(found)}")
     run: dict[str, dict[str, float]] = {}

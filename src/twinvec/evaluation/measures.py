@@ -45,7 +45,12 @@ _NAMES = {"ndcg": "nDCG", "mrr": "RR", "map": "AP", "recall": "R", "precision": 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Measures of one run: name -> values x 100, one for each judged query, in order; a query without hits has 0."""
+    """Measures of one run.
+
+    Attributes:
+        queries: Ids of the judged queries.
+        per_query: Measure -> its value for each of ``queries``, x 100; 0 for a query without hits.
+    """
 
     queries: list[str]
     per_query: dict[str, Values]
@@ -139,7 +144,7 @@ def cutoff(measure: str) -> int:
 
 
 def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
-    """Write a TREC run file, best first, atomically; raise InputError if an id is empty or contains white space.
+    """Write a TREC run file, best hits first, atomically; raise InputError if an id or the tag has white space.
 
     ``tag`` names the system in every line; ``run_tag`` makes a valid tag.
     """
@@ -157,8 +162,8 @@ def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
 def run_tag(*parts: str) -> str:
     """Return a system's name as a tag for a TREC run and its file: letters, digits and ``+-._@`` only.
 
-    A slash becomes ``--``, as in the hub's cache. A name that the tag does not show in full adds a part of its hash, so
-    that no two systems share a file.
+    A slash becomes ``--``, as in the hub's cache. If the tag cannot show the whole name, it ends with a part of the
+    name's hash, so that no two systems share a file.
     """
     name = "-".join(parts).removeprefix("./")
     tag = re.sub(r"[^\w+.@-]+", "-", name.replace("/", "--")).strip("-.") or "twinvec"

@@ -141,7 +141,7 @@ def _folds(data: NliSet) -> list[tuple[Any, Any]]:
     """Return (rows to fit on, rows to predict) for each fold."""
     selection = import_extra("sklearn.model_selection", "eval", "the head for inference")
     if len(set(data.premises)) < FOLDS:
-        raise InputError(f"{data.name}: fewer than {FOLDS} premises; {_GIVE_TRAIN}")
+        raise InputError(f"{data.name}: fewer than {FOLDS} premises for {FOLDS}-fold cross-validation; {_GIVE_TRAIN}")
     numbers: dict[str, int] = {}
     groups = [numbers.setdefault(premise, len(numbers)) for premise in data.premises]
     folds = list(selection.GroupKFold(FOLDS).split(groups, groups=groups))

@@ -114,7 +114,8 @@ def test_a_model_does_not_differ_from_itself_but_from_its_reverse(write, table_m
 def test_results_of_different_pairs_are_not_compared(table_model):
     model = table_model({"a": (1, 0), "b": (0, 1), "c": (1, 1)})
     first, second = (
-        evaluate_sts(model, StsSet("made", ["a", "b"], texts, [1, 2]), resamples=9) for texts in (["b", "c"], ["c", "b"])
+        evaluate_sts(model, StsSet("made", ["a", "b"], texts, [1, 2]), resamples=9)
+        for texts in (["b", "c"], ["c", "b"])
     )
     with pytest.raises(ConfigurationError, match="the results are of different pairs"):
         compare_sts(first, second)

@@ -245,7 +245,7 @@ def test_a_retriever_of_other_documents_is_refused():
 
 
 def test_a_collection_is_tuned_on_a_set_with_judgements():
-    collection = SimpleNamespace(find=lambda: [], search=lambda *_, **__: [], encoder=None)
+    collection = SimpleNamespace(find=list, search=lambda *_, **__: [], encoder=None)
     with pytest.raises(InputError, match="data: expected a BeirSet"):
         tune_collection(collection, "scifact")
     with pytest.raises(InputError, match="x: 0 judged queries; choosing a setting needs at least 10"):

@@ -26,7 +26,10 @@ _NAMED_CLUSTERS = 20
 
 
 def bars(groups: Mapping[str, Mapping[str, tuple[float, Sequence[float] | None]]], path: Path) -> None:
-    """Draw figures with intervals, given by set and system: a group of bars for each set, a bar for each system."""
+    """Draw a group of bars for each set, with a bar for each system.
+
+    ``groups`` is set -> system -> (figure, bounds of its interval or None).
+    """
     systems = dict.fromkeys(system for group in groups.values() for system in group)
     colors = dict(zip(systems, cycle(COLORS), strict=False))
     lines = sum(len(group) for group in groups.values()) + len(groups)
@@ -70,7 +73,7 @@ def differences(samples: Mapping[str, Values], first: str, second: str, path: Pa
         axes.set_ylabel(f"{second}\nminus {first}", fontsize=8)
         axes.set_xlim(0, 100)
         low, high = axes.get_ylim()
-        axes.set_ylim(min(low, -1), max(high, 1))  # a tiny difference should look tiny
+        axes.set_ylim(min(low, -1), max(high, 1))  # so that a tiny difference looks tiny
     grid[-1].set_xlabel("queries in percent, ordered by the difference", fontsize=9)
     _save(figure, path)
 
@@ -112,7 +115,7 @@ def costs(sets: Mapping[str, Sequence[StorageVariant]], path: Path) -> None:
         axes.margins(x=0.12, y=0.25)
         low, high = axes.get_ylim()
         middle = (low + high) / 2
-        axes.set_ylim(min(low, middle - 2), max(high, middle + 2))  # a small difference should look small
+        axes.set_ylim(min(low, middle - 2), max(high, middle + 2))  # so that a small difference looks small
         axes.set_title(f"{name}: quality against memory", fontsize=9, loc="left")
         axes.set_ylabel(f"{measure} x 100", fontsize=9)
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8, labelspacing=0.8)

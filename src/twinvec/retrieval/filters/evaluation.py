@@ -38,7 +38,7 @@ def matches(conditions: Iterable[Condition], identity: str, payload: Mapping[str
 
 
 def matches_all(conditions: Iterable[Condition]) -> bool:
-    """Return whether the conditions hold for every document: there are no conditions, or only true ones."""
+    """Return whether the conditions hold for every document, whatever its payload."""
     return all(_known(each) is True for each in conditions)
 
 
@@ -104,6 +104,7 @@ def _passes(test: Test, found: list[Any]) -> bool:
 
 
 def _is_any_of(test: AnyOf, value: Any) -> bool:
+    """Return whether a value of a document equals one of the values of the test."""
     if isinstance(value, str):
         return (str, value) in test.scalars or (bool(test.moments) and moment(value) in test.moments)
     if isinstance(value, bool):
@@ -120,7 +121,7 @@ def _is_within(
 
 
 def _number(value: Any) -> float | None:
-    """Return a number in the form that stores compare; None for a value that is not a number."""
+    """Return a number as a float, the form in which stores compare numbers; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:

@@ -50,7 +50,7 @@ def limit(value: object) -> datetime | None:
 
 
 def microseconds(value: datetime) -> int:
-    """Return the moment of a datetime with a time zone."""
+    """Return a datetime that has a time zone as a moment."""
     return (value - _EPOCH) // _MICROSECOND
 
 
@@ -60,7 +60,7 @@ def is_leap_second(text: str) -> bool:
 
 
 def moment(text: str) -> int | Fraction | None:
-    """Return the moment that a text names, or None if it is not a date."""
+    """Return the moment that a text names, or None if the text is not a date."""
     for form in _FORMS:
         if found := form.fullmatch(text):
             return _moment(found.groupdict())
