@@ -42,7 +42,7 @@ _Pair = tuple[Variants, int]
 
 @dataclass(frozen=True)
 class OccupationLean:
-    """The mean lean of an occupation's sentences x 100 (female above 0), and its share of women in percent."""
+    """An occupation's mean lean, x 100 (above 0: to the female variant), and its share of women in percent."""
 
     occupation: str
     lean: float

@@ -76,7 +76,7 @@ def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> M
     check_judgements("qrels", qrels)
     check_run(run)
     if not qrels:
-        raise InputError("no judged queries")
+        raise InputError("qrels: no judged queries; give at least one")
     package = import_ir_measures()
     # parse_measure of ir-measures 0.4.3 fails with Python 3.14, whose ast has no Num
     names = {getattr(package, _NAMES[name.split("@")[0]]) @ depth: name for name, depth in depths.items()}

@@ -47,7 +47,7 @@ class NliSet:
 
 @dataclass(frozen=True)
 class NliResult:
-    """Accuracy, x 100.
+    """The accuracy of one model on one set, x 100.
 
     Attributes:
         correct: 100 for each row with the right label, else 0: (n,).

@@ -185,7 +185,7 @@ def _numbers(samples: Sequence[Any], names: Sequence[str]) -> tuple[Values, ...]
 
 
 def _batch(samples: tuple[Values, ...]) -> int:
-    """Return how many resamples to hold at a time: about 30 MB."""
+    """Return the number of resamples that take about 30 MB of memory together."""
     return max(1, 4_000_000 // (len(samples[0]) * len(samples)))
 
 

@@ -71,7 +71,7 @@ def _check_differ(place: str | Path, scores: Values) -> None:
 
 @dataclass(frozen=True)
 class StsResult:
-    """Correlations, x 100.
+    """The correlations of one model on one set, x 100.
 
     Attributes:
         similarities: Similarity -> its value for each pair; distances are negated.

@@ -106,7 +106,7 @@ def tune(
     progress: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Tuning:
-    """Choose a setting for a retriever that has modes and holds the set's documents under their ids.
+    """Choose a setting for a retriever whose ``search`` has modes and finds the set's documents under their ids.
 
     Args:
         retriever: A collection, or a ``MemoryIndex``.

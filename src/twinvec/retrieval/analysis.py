@@ -229,6 +229,7 @@ class Analyzer:
         return cutting.words(joined.without_dots(text) if self.version > 3 else text)
 
     def _split(self, piece: str) -> list[str]:
+        """Return the words of a piece."""
         return list(map(_composed, joined.split_dotted(piece))) if self.version > 4 else cutting.split(piece)
 
     def _placed(self, text: str) -> Iterator[Word]:

@@ -169,7 +169,7 @@ class SpaceEncoder(VectorEncoder, Protocol):
 
     @property
     def name(self) -> str:
-        """The name that finds the same model again."""
+        """Name by which the same model can be loaded again."""
 
     @property
     def dim(self) -> int:

@@ -122,7 +122,7 @@ def query_vector(terms: Sequence[str]) -> SparseVector:
 
 
 def weighted_sum(vectors: Sequence[SparseVector], weights: Sequence[float]) -> SparseVector:
-    """Return the sum of the vectors, each times its weight."""
+    """Return the weighted sum of sparse vectors."""
     ids = np.concatenate([ids for ids, _ in vectors])
     values = np.concatenate([values * weight for (_, values), weight in zip(vectors, weights, strict=True)])
     return _merged(ids, values.astype(np.float64))

@@ -21,9 +21,9 @@ MOST = 100
 
 
 def moved(query_D: FloatArray, found_KD: FloatArray) -> FloatArray:
-    """Return the query's vector, moved towards the vectors of its first hits, of length 1: shape (D,).
+    """Return the query's vector, moved towards the vectors of its first hits and normalised: shape (D,).
 
-    The vectors are normalised first. Without hits, the direction stays.
+    All vectors are normalised before the move. Without hits, the query keeps its direction.
     """
     if not len(found_KD):
         return unit(query_D)

@@ -237,7 +237,7 @@ class MemoryIndex:
         return known if is_learnt else replace(known, learnt=UNLEARNT)
 
     def _query_vectors(self, queries: list[str], corpus: _Corpus) -> FloatArray:
-        """Return the vectors of queries, of length 1."""
+        """Return the normalised vectors of queries."""
         expected = (len(queries), corpus.vectors_ND.shape[1])
         vectors_QD = np.asarray(self._encoder.encode_query(queries), dtype=np.float32)
         if vectors_QD.shape != expected or not np.isfinite(vectors_QD).all():
@@ -265,7 +265,7 @@ class MemoryIndex:
 
 @dataclass(frozen=True)
 class _Corpus:
-    """Documents with their vectors, of length 1, and their terms: one row each.
+    """Documents with their normalised vectors and their terms: one row each.
 
     An addition makes a new corpus, so that a search in another thread sees one state throughout.
     """
@@ -393,7 +393,7 @@ class _Ranking:
     calibration: Calibration
 
     def cosines(self, vectors_QD: FloatArray) -> FloatArray:
-        """Return the dense scores of vectors of length 1, one row a query."""
+        """Return the dense scores for normalised vectors: one row for each query."""
         # rounded, so that the order of summation does not decide between equal documents
         return np.round(vectors_QD @ self.corpus.vectors_ND.T, 6)[:, self.rows]
 

@@ -37,7 +37,7 @@ class Phrasings:
 
 
 def led_vector(query_D: FloatArray, answers_KD: FloatArray) -> FloatArray:
-    """Return the weighted mean of the directions of a query and its answers, of length 1: shape (D,)."""
+    """Return the weighted mean of the directions of a query and its answers, normalised: shape (D,)."""
     return unit(LEAD * unit(query_D) + unit(answers_KD).mean(axis=0))
 
 

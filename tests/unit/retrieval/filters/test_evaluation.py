@@ -94,6 +94,13 @@ def test_numbers_beyond_a_float_are_larger_than_every_limit():
     assert not matches(conditions, "a", {"n": -(10**400)})
 
 
+def test_white_space_behind_a_date_is_read_once():
+    """With quadratic cost, a million spaces would take hours."""
+    conditions = parse_filter({"day": {"gte": "2024-01-01"}})
+    assert not matches(conditions, "d", {"day": f"2024-01-01{' ' * 10**6}10:30:00 x"})
+    assert matches(conditions, "d", {"day": f"2024-01-01{' ' * 10**6}10:30:00"})
+
+
 class CountedText(str):
     """A text that counts how often it is compared."""
 
