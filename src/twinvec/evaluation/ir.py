@@ -137,7 +137,10 @@ def as_result(measured: Measured, run: dict[str, dict[str, float]], data: BeirSe
 def compare_ir(
     first: IrResult, second: IrResult, measure: str | None = None, *, resamples: int = RESAMPLES
 ) -> PairedTest:
-    """Test two systems on the same queries, by one of their measures (default: the first)."""
+    """Test two systems on the same queries, by one of their measures (default: the first).
+
+    Raises ConfigurationError if the results are of different queries, or lack the measure.
+    """
     for name, result in (("first", first), ("second", second)):
         check_data(result, IrResult, name, "an IrResult, as evaluate_ir returns it")
     if first.measured.queries != second.measured.queries:

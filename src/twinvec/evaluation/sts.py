@@ -121,7 +121,8 @@ def evaluate_sts(model: TextModel, data: StsSet, *, resamples: int = RESAMPLES, 
 def compare_sts(first: StsResult, second: StsResult, *, resamples: int = RESAMPLES) -> PairedTest:
     """Test two models on the same pairs by Spearman of the cosines.
 
-    The test swaps ranks between the models, because their cosines have different scales.
+    The test swaps ranks between the models, because their cosines have different scales. Raises ConfigurationError if
+    the results are of different pairs.
     """
     from scipy.stats import rankdata
 
