@@ -22,6 +22,7 @@ from twinvec.evaluation.reranking import gain
 from twinvec.evaluation.statistics import RESAMPLES, PairedTest, Values, paired_test
 from twinvec.evaluation.sts import StsResult, compare_sts
 from twinvec.evaluation.suite import SystemResults, Tasks, prepare
+from twinvec.support.atomic import atomic_write
 from twinvec.support.checks import as_list, check_data, check_output_folder, file_path, string
 
 _EXAMPLES = 5
@@ -108,7 +109,7 @@ def write_report(comparison: Comparison, folder: str | Path) -> list[Path]:
     )
     written = [folder / "report.md", folder / "report.html"]
     for path, content in zip(written, (text, page), strict=True):
-        path.write_text(content, encoding="utf-8")
+        atomic_write(path, content)
     return written + pictures
 
 

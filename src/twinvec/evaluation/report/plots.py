@@ -15,6 +15,7 @@ from twinvec.errors import InputError
 from twinvec.evaluation.bias import WinogenderResult
 from twinvec.evaluation.serving import StorageVariant
 from twinvec.evaluation.statistics import Values
+from twinvec.support.atomic import replaced
 from twinvec.support.extras import import_extra
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7a5195", "#6b6b6b")
@@ -185,4 +186,5 @@ def _save(figure: Any, path: Path) -> None:
     for text in figure.findobj(Text):  # the names of systems and data may have dollar signs, which enclose formulas
         text.set_parse_math(False)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png")
+    with replaced(path) as partial:
+        figure.savefig(partial, format="png")
