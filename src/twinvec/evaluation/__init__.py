@@ -1,4 +1,7 @@
-"""Evaluation of models and of the collections that serve them. Correlations, accuracies and measures are x 100."""
+"""Evaluation of models and of the collections that serve them.
+
+Correlations, accuracies and ranking measures are multiplied by 100.
+"""
 
 from __future__ import annotations
 

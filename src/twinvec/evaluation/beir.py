@@ -1,4 +1,4 @@
-"""Retrieval sets: folders in the BEIR layout (Thakur et al. 2021), and pseudo-queries made of documents.
+"""Retrieval sets: folders in the BEIR layout (Thakur et al. 2021), and pseudo-queries made from documents.
 
 A folder has corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv.
 """
@@ -24,21 +24,23 @@ Qrels = Mapping[str, Mapping[str, int]]
 """Query id -> document id -> relevance; a document that is not listed is not relevant."""
 
 PASSAGE = (60, 240)
-"""Smallest and largest number of characters of a passage."""
+"""Smallest and largest number of characters of a passage that becomes a pseudo-query."""
 
 REST = 100
-"""Smallest number of characters of a document besides its passage."""
+"""Smallest number of characters that a document keeps when a passage is taken out."""
 
 HIGHEST = 1_000_000
-"""Highest relevance: trec_eval takes eight bytes, and some time, for each possible relevance up to the highest one."""
+"""Largest relevance of a judgement. trec_eval allocates eight bytes for each relevance from 0 to the largest one."""
+
+_LAYOUT = "the BEIR layout is a folder with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv"
 
 
 @dataclass(frozen=True, slots=True)
 class BeirSet:
     """Documents, the judged queries of one split, and their judgements.
 
-    The set has no documents if only a collection holds them, and not the folder. A set made by hand is checked as
-    ``load_beir`` checks files.
+    ``documents`` may be empty if a collection holds the documents. A set that is made by hand gets the same checks as
+    the files of ``load_beir``.
 
     Raises:
         InputError: an id is not a string or is used twice, a query is not a string, a relevance is not a whole number
@@ -52,7 +54,7 @@ class BeirSet:
 
     def __post_init__(self) -> None:
         string(self.name, "name")
-        ids = _document_ids(self.name, self.documents)
+        object.__setattr__(self, "documents", _checked_documents(self.name, self.documents))
         if not isinstance(self.queries, Mapping):
             raise InputError(
                 f"{self.name}: queries: expected a mapping by query ids, got {type(self.queries).__name__}"
@@ -60,7 +62,7 @@ class BeirSet:
         for query, text in self.queries.items():
             _check_id(self.name, "query", query)
             check_text(text, f"{self.name}: query {query!r}")
-        check_judgements(self.name, self.qrels, ids)
+        check_judgements(self.name, self.qrels, {document.id for document in self.documents})
         for query in self.qrels:
             if self.queries and query not in self.queries:
                 raise InputError(f"{self.name}: the judged query {query!r} is not among the queries")
@@ -69,28 +71,29 @@ class BeirSet:
 
 
 def check_set(data: object) -> None:
-    """Raise InputError unless a value is a retrieval set that has queries."""
+    """Raise InputError unless ``data`` is a ``BeirSet`` that has queries."""
     check_data(data, BeirSet, "data", "a BeirSet(...), as load_beir returns it")
     assert isinstance(data, BeirSet)
     if not data.queries:
-        raise InputError(f"{data.name}: no queries; give their texts by their ids")
+        raise InputError(f"{data.name}: no queries; give a mapping of query ids to texts")
 
 
-def _document_ids(name: str, documents: Iterable[Document]) -> set[str]:
-    ids: set[str] = set()
+def _checked_documents(name: str, documents: Iterable[Document]) -> list[Document]:
+    """Return documents as a list; raise InputError for other values, or if two documents have the same id."""
     if not is_list(documents):
         raise InputError(f"{name}: documents: expected a list of documents, got {shown(documents)}")
-    for position, document in enumerate(documents):
+    checked, ids = list(documents), set[str]()
+    for position, document in enumerate(checked):
         if not isinstance(document, Document):
             raise InputError(
                 f"{name}: document {position}: expected a Document(id, text), got {shown(document)}; "
-                "twinvec.retrieval.documents.as_documents makes documents of other forms"
+                "twinvec.retrieval.documents.as_documents converts documents in other forms"
             )
         _check_id(name, "document", document.id)
         if document.id in ids:
             raise InputError(f"{name}: document {position}: the id {document.id!r} is used twice")
         ids.add(document.id)
-    return ids
+    return checked
 
 
 def _check_id(name: str, what: str, given: object) -> None:
@@ -99,7 +102,7 @@ def _check_id(name: str, what: str, given: object) -> None:
 
 
 def check_judgements(name: str, qrels: object, ids: Container[str] = ()) -> None:
-    """Raise InputError if judgements are malformed, or name a document outside (non-empty) ``ids``."""
+    """Raise InputError if judgements are malformed, or judge a document outside ``ids``; empty ``ids`` allow all."""
     if not isinstance(qrels, Mapping):
         raise InputError(f"{name}: qrels: expected a mapping by query ids, got {type(qrels).__name__}")
     for query, judged in qrels.items():
@@ -108,7 +111,7 @@ def check_judgements(name: str, qrels: object, ids: Container[str] = ()) -> None
 
 
 def _check_judged(name: str, query: str, judged: object, ids: Container[str]) -> None:
-    """Raise InputError if a query's judgements are malformed, or name a document outside (non-empty) ``ids``."""
+    """Check the judgements of one query, as ``check_judgements`` does."""
     place = f"{name}: the judgements of query {query!r}"
     if not isinstance(judged, Mapping):
         raise InputError(f"{place}: expected a mapping of document ids to relevances, got {shown(judged)}")
@@ -138,7 +141,7 @@ def load_beir(folder: str | Path, split: str = "test", *, corpus_optional: bool 
     Args:
         folder: Folder with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv.
         split: The judgements to read.
-        corpus_optional: Whether a collection holds the documents: corpus.jsonl may then be missing.
+        corpus_optional: Whether corpus.jsonl may be missing, because a collection holds the documents.
 
     Raises:
         InputError: a file is missing, empty or malformed; an id is used twice; a judged query is blank; a judgement
@@ -149,9 +152,7 @@ def load_beir(folder: str | Path, split: str = "test", *, corpus_optional: bool 
     qrels_path = folder / "qrels" / f"{path_text(split, 'split')}.tsv"
     if not qrels_path.is_file():
         splits = ", ".join(sorted(path.stem for path in folder.glob("qrels/*.tsv")))
-        raise InputError(
-            f"{qrels_path}: missing; " + (f"splits there: {splits}" if splits else "this is not a BEIR folder")
-        )
+        raise InputError(f"{qrels_path}: missing; " + (f"the folder has the splits {splits}" if splits else _LAYOUT))
     corpus = folder / "corpus.jsonl"
     documents = None if corpus_optional and not corpus.exists() else _read_documents(corpus)
     places = _read_queries(folder / "queries.jsonl")
@@ -171,7 +172,7 @@ def pseudo_queries(documents: Sequence[Document], count: int = 200, least: int =
     people's questions do. They can compare ways of searching these documents, but cannot measure how well people's
     questions are answered. Raises InputError if fewer than ``least`` documents are long enough to spare a passage.
     """
-    _document_ids("documents", documents)
+    documents = _checked_documents("documents", documents)
     count, least = integer(count, "count"), integer(least, "least")
     package = import_extra("semantic_text_splitter", "eval", "taking passages out of documents")
     splitter = package.TextSplitter(PASSAGE)
@@ -189,8 +190,8 @@ def pseudo_queries(documents: Sequence[Document], count: int = 200, least: int =
         kept.append(document)
     if len(queries) < least:
         raise InputError(
-            f"only {len(queries)} of {len(documents):,} documents are long enough ({PASSAGE[1] + REST} characters) to "
-            f"take a passage out and search for the rest; at least {least} are needed, or judged queries (--ir)"
+            f"only {len(queries)} of {len(documents):,} documents are long enough ({PASSAGE[1] + REST} characters) for "
+            f"a passage to be taken out as a query; give {least} such documents, or judged queries (--ir)"
         )
     numbered = {f"passage of {name}": text for name, text in queries.items()}
     return BeirSet("pseudo-queries", kept, numbered, {f"passage of {name}": {name: 1} for name in queries})
@@ -225,9 +226,7 @@ def _read_queries(path: Path) -> dict[str, tuple[str, str]]:
 
 def _check_there(path: Path, more: str = "") -> None:
     if not path.exists():
-        raise InputError(
-            f"{path}: missing; the BEIR layout is a folder with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv{more}"
-        )
+        raise InputError(f"{path}: missing; {_LAYOUT}{more}")
 
 
 def _read_qrels(path: Path, queries: Container[str], documents: Container[str] | None) -> dict[str, dict[str, int]]:

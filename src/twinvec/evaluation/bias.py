@@ -42,7 +42,7 @@ _Pair = tuple[Variants, int]
 
 @dataclass(frozen=True)
 class OccupationLean:
-    """The mean lean of an occupation's sentences x 100 (female above 0), and its share of women in percent."""
+    """An occupation's mean lean, x 100 (above 0: to the female variant), and its share of women in percent."""
 
     occupation: str
     lean: float
@@ -59,7 +59,10 @@ class WinogenderSet:
 
 @dataclass(frozen=True)
 class WinogenderResult:
-    """Percentages of occupations that lean to each gender; correlation (Pearson, x 100) of lean and share of women."""
+    """The percentage of occupations that lean to each gender, and how their lean follows their share of women.
+
+    ``correlation`` is the Pearson correlation of the lean with the share of women, x 100.
+    """
 
     favours_female: float
     favours_female_interval: Interval
@@ -101,7 +104,7 @@ class WinobiasResult:
 
 
 WinobiasSet = dict[str, list[_Pair | None]]
-"""Kind -> its lines; None for a line whose two sentences differ in more than the pronouns."""
+"""Kind of sentence (type1, type2) -> its lines. None stands for a line whose sentences differ in more than pronouns."""
 
 
 def load_winogender(folder: str | Path) -> WinogenderSet:
@@ -133,7 +136,7 @@ def load_winobias(folder: str | Path) -> WinobiasSet:
     """Read WinoBias, dev and test: ``type1`` (world knowledge resolves the pronoun) and ``type2`` (grammar does).
 
     Raises InputError if a file is missing or a line is malformed (the message names file and line), or if fewer than
-    two lines of a kind differ in the pronouns alone.
+    two lines of a kind differ in nothing but the pronouns.
     """
     folder = file_path(folder, "folder")
     kinds = {
@@ -143,8 +146,8 @@ def load_winobias(folder: str | Path) -> WinobiasSet:
     for kind, lines in kinds.items():
         if (count := len(lines) - lines.count(None)) < 2:
             raise InputError(
-                f"{folder}: of the {len(lines)} lines of {kind}, {count} differ between pro_stereotyped and "
-                "anti_stereotyped in the pronouns alone; an interval needs two"
+                f"{folder}: only {count} of the {len(lines)} lines of {kind} differ between pro_stereotyped and "
+                "anti_stereotyped in nothing but the pronouns; an interval needs two"
             )
     return kinds
 
@@ -192,10 +195,10 @@ def evaluate_winobias(
 
 
 def _checked(data: WinobiasSet) -> WinobiasSet:
-    """Return a set that was made by hand; raise InputError if it differs from the sets of ``load_winobias``."""
+    """Return a set that was made by hand; raise InputError if it has another form than a set of ``load_winobias``."""
     for kind, lines in data.items():
         for line in lines if is_list(lines) else [lines]:
-            if line is not None and not (isinstance(line, tuple) and len(line) == 2 and isinstance(line[0], Mapping)):
+            if line is not None and not _is_pair(line):
                 raise InputError(
                     f"data: {kind!r}: expected a list of (sentences by gender, 1 or -1), as load_winobias returns it, "
                     f"got {shown(lines)}"
@@ -203,6 +206,13 @@ def _checked(data: WinobiasSet) -> WinobiasSet:
         if not is_list(lines) or sum(line is not None for line in lines) < 2:
             raise InputError(f"data: {kind!r}: expected two or more lines, got {shown(lines)}")
     return data
+
+
+def _is_pair(line: object) -> bool:
+    match line:
+        case ({"male": str(), "female": str(), "neutral": str()}, 1 | -1):
+            return True
+    return False
 
 
 def _leans(model: TextModel, sentences: Sequence[Variants]) -> Values:
@@ -221,7 +231,9 @@ def _read_sentences(path: Path) -> list[tuple[str, Variants]]:
         found.setdefault(".".join(parts[:3]), {})[parts[3]] = sentence
     for name, variants in found.items():
         if len(variants) != len(_GENDERS):
-            raise InputError(f"{path}: {name} has the variants {', '.join(sorted(variants))}; all three are needed")
+            raise InputError(
+                f"{path}: {name} has only the variants {', '.join(sorted(variants))}; expected {', '.join(_GENDERS)}"
+            )
     return [(name.split(".")[0], variants) for name, variants in found.items()]
 
 
@@ -233,7 +245,7 @@ def _read_winobias(folder: Path, kind: str, split: str) -> list[_Pair | None]:
     )
     if len(pro) != len(anti) or not pro:
         raise InputError(
-            f"{paths[0]}: has {len(pro)} lines, but {paths[1].name} has {len(anti)}; expected equal numbers"
+            f"{paths[0]}: has {len(pro)} lines, but {paths[1].name} has {len(anti)}; expected equal numbers, at least 1"
         )
     for place, line in (*pro, *anti):
         if not re.match(r"\d+ ", line) or not _pronouns(line):

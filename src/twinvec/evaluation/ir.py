@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from twinvec.errors import InputError
+from twinvec.errors import ConfigurationError, InputError
 from twinvec.evaluation.beir import BeirSet, check_set
 from twinvec.evaluation.measures import MEASURES, Measured, best_first, check_run, deepest, measure_run
 from twinvec.evaluation.models.text_model import TextModel, check_text_model
@@ -67,7 +67,7 @@ def evaluate_ir(
     resamples: int = RESAMPLES,
     progress: bool = False,
 ) -> IrResult:
-    """Measure an exact search by cosine; the run keeps as many hits as the measures need, at least ``depth``.
+    """Measure a model's exact search by cosine. The run keeps ``depth`` hits, or more if the measures need more.
 
     Raises:
         ConfigurationError: a measure is unknown, or ``model`` is not a model.
@@ -104,7 +104,7 @@ def evaluate_retriever(
 
 
 def bm25_index(documents: Sequence[Document]) -> MemoryIndex:
-    """Return the BM25 baseline; search it with ``mode="sparse"``."""
+    """Return an index for the BM25 baseline; search it with ``mode="sparse"``."""
     return MemoryIndex(_NoVectors(), documents)
 
 
@@ -137,9 +137,14 @@ def as_result(measured: Measured, run: dict[str, dict[str, float]], data: BeirSe
 def compare_ir(
     first: IrResult, second: IrResult, measure: str | None = None, *, resamples: int = RESAMPLES
 ) -> PairedTest:
-    """Test two systems on the same queries, by one of their measures (default: the first)."""
+    """Test two systems on the same queries, by one of their measures (default: the first).
+
+    Raises ConfigurationError if the results are of different queries, or lack the measure.
+    """
     for name, result in (("first", first), ("second", second)):
         check_data(result, IrResult, name, "an IrResult, as evaluate_ir returns it")
+    if first.measured.queries != second.measured.queries:
+        raise ConfigurationError("first, second: the results are of different queries; measure both on one set")
     measure = first.measured.main if measure is None else measure
     for name, result in (("first", first), ("second", second)):
         check_choice(measure, result.measured.per_query, f"{name}: the measure")
@@ -155,9 +160,9 @@ def search_all(retriever: Retriever, data: BeirSet, limit: int, **options: Any) 
 
 
 def check_finds(found: Iterable[Sequence[Hit]], data: BeirSet) -> None:
-    """Raise InputError if no hit is a document of the set: a collection must hold the documents under their ids.
+    """Raise InputError if no hit is a document of the set, which suggests that the collection has other ids.
 
-    A set without documents is not checked.
+    Hits are not checked for a set without documents.
     """
     known = {document.id for document in data.documents}
     if known and not any(hit.id in known for hits in found for hit in hits):
@@ -169,20 +174,23 @@ def check_finds(found: Iterable[Sequence[Hit]], data: BeirSet) -> None:
 def check_answers_held(collection: Any, data: BeirSet, warn: Callable[[str], None] = logger.warning) -> None:
     """Call ``warn`` if a ``twinvec_qdrant.Collection`` lacks relevant documents, because no search can find those.
 
-    Raise InputError if the set has no documents of its own, and the collection lacks all relevant documents.
+    Raise InputError if ``data`` is not a set with queries. Also raise InputError if the set has no documents of its
+    own, and the collection lacks all relevant documents.
     """
+    check_set(data)
     answers = {name for judged in data.qrels.values() for name, relevance in judged.items() if relevance > 0}
     lacking = sorted(answers.difference(collection.find()))
+    if not lacking:
+        return
     if not data.documents and len(lacking) == len(answers):
         raise InputError(
             f"{data.name}: the collection holds none of the {len(answers)} relevant documents, such as {lacking[0]!r}; "
             "it must hold them under the ids of the judgements"
         )
-    if lacking:
-        warn(
-            f"{data.name}: the collection lacks {len(lacking)} of the {len(answers)} relevant documents, such as "
-            f"{lacking[0]!r}; they count as not found"
-        )
+    warn(
+        f"{data.name}: the collection lacks {len(lacking)} of the {len(answers)} relevant documents, such as "
+        f"{lacking[0]!r}; they count as not found"
+    )
 
 
 def run_of_rows(data: BeirSet, scores: Any, rows: Any) -> dict[str, dict[str, float]]:
@@ -194,7 +202,7 @@ def run_of_rows(data: BeirSet, scores: Any, rows: Any) -> dict[str, dict[str, fl
 
 
 def as_run(found: Mapping[str, Sequence[Hit]]) -> dict[str, dict[str, float]]:
-    """Return hits as a run in the same order; a score that is not below the previous one is lowered below it."""
+    """Return hits as a run that keeps their order: a score that is not below the one before is lowered."""
     if not isinstance(found, Mapping):
         raise InputError(f"found: expected a mapping of query ids to lists of hits, got {shown(found)}")
     run: dict[str, dict[str, float]] = {}

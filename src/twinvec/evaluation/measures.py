@@ -14,6 +14,7 @@ A judgement of 1 or more is relevant. Equal scores are ordered as in trec_eval: 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -30,6 +31,7 @@ from twinvec.support.atomic import replaced
 from twinvec.support.checks import as_list, file_path, shown
 from twinvec.support.extras import import_extra
 from twinvec.support.lines import read_lines
+from twinvec.text import check_text
 
 Run = Mapping[str, Mapping[str, float]]
 """Query id -> document id -> score; a larger score is better."""
@@ -43,7 +45,12 @@ _NAMES = {"ndcg": "nDCG", "mrr": "RR", "map": "AP", "recall": "R", "precision": 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Measures of one run: name -> values x 100, one for each judged query, in order; a query without hits has 0."""
+    """Measures of one run.
+
+    Attributes:
+        queries: Ids of the judged queries.
+        per_query: Measure -> its value for each of ``queries``, x 100; 0 for a query without hits.
+    """
 
     queries: list[str]
     per_query: dict[str, Values]
@@ -69,21 +76,27 @@ def measure_run(run: Run, qrels: Qrels, measures: Sequence[str] = MEASURES) -> M
     check_judgements("qrels", qrels)
     check_run(run)
     if not qrels:
-        raise InputError("no judged queries")
+        raise InputError("qrels: no judged queries; give at least one")
     package = import_ir_measures()
     # parse_measure of ir-measures 0.4.3 fails with Python 3.14, whose ast has no Num
     names = {getattr(package, _NAMES[name.split("@")[0]]) @ depth: name for name, depth in depths.items()}
     rows = {query: row for row, query in enumerate(qrels)}
     per_query: dict[str, Values] = {name: np.zeros(len(rows)) for name in measures}
+    # numbers replace ids, because trec_eval crashes at an id with a lone surrogate, and ends an id at a NUL character
+    numbers: dict[str, str] = defaultdict(lambda: str(len(numbers)))
     # trec_eval crashes at a query whose grades are all below -1
-    judged = {query: {name: max(int(grade), 0) for name, grade in grades.items()} for query, grades in qrels.items()}
-    # the providers of ir-measures order equal scores differently
+    judged = {
+        str(row): {numbers[name]: max(int(grade), 0) for name, grade in qrels[query].items()}
+        for query, row in rows.items()
+    }
+    # ranks replace scores, because the providers of ir-measures order equal scores differently
     ranked = {
-        query: {document: float(-rank) for rank, (document, _) in enumerate(best_first(hits))}
+        str(rows[query]): {numbers[name]: float(-rank) for rank, (name, _) in enumerate(best_first(hits))}
         for query, hits in run.items()
+        if query in rows
     }
     for value in package.iter_calc(names, judged, ranked):
-        per_query[names[value.measure]][rows[value.query_id]] = 100 * value.value
+        per_query[names[value.measure]][int(value.query_id)] = 100 * value.value
     return Measured(list(rows), per_query)
 
 
@@ -99,7 +112,7 @@ def check_run(run: Run) -> None:
             raise InputError(f"run: query {query!r}: the id {wrong[0]!r} must be a string; write str(id)")
         try:
             scores = np.fromiter(hits.values(), np.float64, len(hits))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             scores = np.array([np.nan])
         if np.isnan(scores).any():
             raise InputError(f"run: query {query!r}: expected numbers as scores, got {shown(list(hits.values()))}")
@@ -123,19 +136,20 @@ def deepest(measures: Sequence[str]) -> int:
 
 def cutoff(measure: str) -> int:
     """Return the k of a measure such as ``ndcg@k``; raise ConfigurationError if the measure is unknown."""
-    match = re.fullmatch(r"(\w+)@([1-9]\d*)", measure) if isinstance(measure, str) else None
+    match = re.fullmatch(r"(\w+)@([1-9][0-9]{0,8})", measure) if isinstance(measure, str) else None
     if match is None or match[1] not in _NAMES:
         known = ", ".join(f"{name}@k" for name in _NAMES)
-        raise ConfigurationError(f"measure {measure!r} is not one of {known}, with k a positive integer")
+        raise ConfigurationError(f"measure {measure!r} is not one of {known}, with k from 1 to 999,999,999")
     return int(match[2])
 
 
 def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
-    """Write a TREC run file, best first, atomically; raise InputError if an id is empty or contains white space.
+    """Write a TREC run file, best hits first, atomically; raise InputError if an id or the tag has white space.
 
     ``tag`` names the system in every line; ``run_tag`` makes a valid tag.
     """
     check_run(run)
+    check_run_ids([tag], "tag")
     path = file_path(path, "path")
     path.parent.mkdir(parents=True, exist_ok=True)
     with replaced(path) as partial, partial.open("w", encoding="utf-8") as file:
@@ -148,8 +162,8 @@ def write_run(run: Run, path: str | Path, tag: str = "twinvec") -> None:
 def run_tag(*parts: str) -> str:
     """Return a system's name as a tag for a TREC run and its file: letters, digits and ``+-._@`` only.
 
-    A slash becomes ``--``, as in the hub's cache. A name that the tag does not show in full adds a part of its hash, so
-    that no two systems share a file.
+    A slash becomes ``--``, as in the hub's cache. If the tag cannot show the whole name, it ends with a part of the
+    name's hash, so that no two systems share a file.
     """
     name = "-".join(parts).removeprefix("./")
     tag = re.sub(r"[^\w+.@-]+", "-", name.replace("/", "--")).strip("-.") or "twinvec"
@@ -158,11 +172,12 @@ def run_tag(*parts: str) -> str:
     return tag
 
 
-def check_run_ids(ids: Iterable[str]) -> None:
-    """Raise InputError if a TREC run cannot hold an id."""
+def check_run_ids(ids: Iterable[str], what: str = "id") -> None:
+    """Raise InputError if a TREC run cannot hold one of the ids; ``what`` names an id in the message."""
     for each in ids:
-        if len(each.split()) != 1:
-            raise InputError(f"a TREC run cannot hold the id {each!r}: it is empty or has white space")
+        refusal = f"a TREC run cannot hold the {what} {each!r}"
+        if len(check_text(each, refusal).split()) != 1:
+            raise InputError(f"{refusal}: it is empty or has white space")
 
 
 def read_run(path: str | Path) -> dict[str, dict[str, float]]:

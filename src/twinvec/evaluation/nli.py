@@ -31,7 +31,8 @@ class NliSet:
     """Premises and hypotheses with their labels.
 
     Raises:
-        InputError: the columns differ in their lengths or are empty, or a text or a label is not a string.
+        InputError: the columns differ in their lengths or are empty, a text or a label is not a string, or all labels
+            are equal.
     """
 
     name: str
@@ -41,11 +42,12 @@ class NliSet:
 
     def __post_init__(self) -> None:
         check_columns(self, ("labels", "premises", "hypotheses"))
+        _check_differ(self.name, self.labels)
 
 
 @dataclass(frozen=True)
 class NliResult:
-    """Accuracy, x 100.
+    """The accuracy of one model on one set, x 100.
 
     Attributes:
         correct: 100 for each row with the right label, else 0: (n,).
@@ -66,8 +68,7 @@ def load_nli(path: str | Path) -> NliSet:
     """
     path = file_path(path, "path")
     labels, premises, hypotheses = read_columns([path], ("label", "premise", "hypothesis"), _parse_label)
-    if len(set(labels)) < 2:
-        raise InputError(f"{path}: every label is {labels[0]!r}; at least two different labels are needed")
+    _check_differ(path, labels)
     return NliSet(data_name(path), labels, premises, hypotheses)
 
 
@@ -124,6 +125,11 @@ def _parse_label(text: str, place: str) -> str:
     return text
 
 
+def _check_differ(place: str | Path, labels: Sequence[str]) -> None:
+    if len(set(labels)) < 2:
+        raise InputError(f"{place}: every label is {labels[0]!r}; at least two different labels are needed")
+
+
 def _check_labels(data: NliSet, known: Sequence[str], where: str) -> None:
     unknown = sorted(set(data.labels) - set(known))
     if unknown:
@@ -135,7 +141,7 @@ def _folds(data: NliSet) -> list[tuple[Any, Any]]:
     """Return (rows to fit on, rows to predict) for each fold."""
     selection = import_extra("sklearn.model_selection", "eval", "the head for inference")
     if len(set(data.premises)) < FOLDS:
-        raise InputError(f"{data.name}: fewer than {FOLDS} premises; {_GIVE_TRAIN}")
+        raise InputError(f"{data.name}: fewer than {FOLDS} premises for {FOLDS}-fold cross-validation; {_GIVE_TRAIN}")
     numbers: dict[str, int] = {}
     groups = [numbers.setdefault(premise, len(numbers)) for premise in data.premises]
     folds = list(selection.GroupKFold(FOLDS).split(groups, groups=groups))

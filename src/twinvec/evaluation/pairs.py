@@ -1,4 +1,8 @@
-"""Pairs, triplets and questions, measured by cosine: equal meaning, the nearer of two texts, the right answer."""
+"""Three tasks that are measured by cosine: labelled pairs, triplets, and questions with their answers.
+
+A model tells whether the texts of a pair have the same meaning, which of two texts is nearer to an anchor, and which of
+all answers belongs to a question.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +88,7 @@ def load_triplets(path: str | Path) -> Triplets:
 
 
 def load_questions(path: str | Path) -> BeirSet:
-    """Read questions and answers as a retrieval set: each question's answers must be found among all answers.
+    """Read questions and answers as a retrieval set, in which a question must find its answers among all answers.
 
     A row of the JSON lines or TSV file has anchor (the question) and positive (an answer); equal texts count once.
     Raises InputError, which names file and line, if a row is malformed.
@@ -107,16 +111,17 @@ def evaluate_pairs(
     """Measure how well the cosine separates pairs with the same meaning from the others.
 
     Figures: ``average_precision`` with its interval, ``rows``, and the best ``accuracy`` and ``f1``, each with its
-    threshold. A pair with a cosine at or above the threshold counts as the same.
+    threshold. A pair counts as having the same meaning if its cosine is at or above the threshold.
     """
     check_data(data, LabelledPairs, "data", "LabelledPairs(...), as load_labelled_pairs returns them")
     check_resamples(resamples)
     sklearn = import_sklearn_metrics()
     cosines = _cosines(model, data.first, data.second, progress)
-    rise, hits, levels = sklearn.roc_curve(data.labels, cosines, drop_intermediate=False)
+    false_rates, true_rates, levels = sklearn.roc_curve(data.labels, cosines, drop_intermediate=False)
     positives = float(data.labels.sum())
     negatives = len(data.labels) - positives
-    accuracy = (hits * positives + (1 - rise) * negatives)[1:] / len(data.labels)  # the first threshold is infinity
+    correct = true_rates * positives + (1 - false_rates) * negatives
+    accuracy = correct[1:] / len(data.labels)  # the first threshold is infinity
     precision, recall, thresholds = sklearn.precision_recall_curve(data.labels, cosines)
     f1 = (2 * precision * recall / np.maximum(precision + recall, 1e-12))[:-1]
     bounds = interval(cosines, data.labels, statistic=_average_precision, resamples=resamples)
@@ -150,7 +155,7 @@ def evaluate_triplets(model: TextModel, data: Triplets, *, progress: bool = Fals
 
 
 def _average_precision(cosines: Values, labels: Values, axis: int = -1) -> Any:
-    """Average precision x 100 along the last axis; 0 for a sample without a pair of the same meaning."""
+    """Return the average precision x 100 along the last axis; 0 for a sample without a pair of the same meaning."""
     score = import_sklearn_metrics().average_precision_score
     rows = zip(np.atleast_2d(labels), np.atleast_2d(cosines), strict=True)
     found = np.array([100 * score(truth, values) if truth.any() else 0.0 for truth, values in rows])

@@ -20,7 +20,7 @@ from twinvec.support.checks import check_data, check_methods, string
 
 @dataclass(frozen=True)
 class Reranked:
-    """The measures of the new order, and the gain of the first measure (None for a single query)."""
+    """The measures after reranking, and the gain in the first measure (None for a single query)."""
 
     result: IrResult
     gain: PairedTest | None
@@ -35,12 +35,12 @@ class Reranked:
 
 
 def gain(before: IrResult, after: IrResult, *, resamples: int = RESAMPLES) -> PairedTest | None:
-    """Test the gain of the first measure; None for a single query."""
+    """Test the gain of ``after`` over ``before`` in the first measure; return None for a single query."""
     return compare_ir(before, after, resamples=resamples) if len(before.measured.queries) > 1 else None
 
 
 def find_reranker(name: str, encoder: Any) -> Reranker:
-    """Return the reranker of a name, for searches with ``encoder``; "maxsim" needs an ``Encoder``."""
+    """Return the reranker with this name, for searches with ``encoder``; "maxsim" needs an ``Encoder``."""
     if string(name, "name") != "maxsim":
         return open_reranker(name)
     if not isinstance(encoder, Encoder):
@@ -62,7 +62,7 @@ def evaluate_stages(
 ) -> dict[str, IrResult]:
     """Measure retrieval and reranking over the same candidates; ``options`` go to the search.
 
-    A document with the query's id is no candidate, as in ``twinvec.evaluation.ir``.
+    The document that has the query's id is left out of the candidates, as in ``twinvec.evaluation.ir``.
     """
     check_reranking(reranker, candidates, resamples)
     searched = search_all(retriever, data, candidates + 1, **options)
@@ -89,7 +89,7 @@ def rerank_result(
 
 
 def check_reranking(reranker: Reranker, candidates: int, resamples: int) -> None:
-    """Raise ConfigurationError for arguments that no reranking takes."""
+    """Raise ConfigurationError unless ``reranker`` can rerank, and both numbers are positive integers."""
     check_methods(reranker, ("rerank",), "reranker", "a reranker, such as MaxSimReranker(...)")
     check_limit(candidates, "candidates")
     check_resamples(resamples)
@@ -116,7 +116,7 @@ def rerank_hits(
 def rerank_all(
     reranker: Reranker, data: BeirSet, found: Mapping[str, Sequence[Hit]], *, progress: bool = False
 ) -> dict[str, list[Hit]]:
-    """Return query id -> reranked hits."""
+    """Return query id -> reranked hits; ``found`` maps query ids to the hits before."""
     queries = [data.queries[query] for query in found]
     reranked = rerank_many(reranker, queries, list(found.values()), progress=progress)
     return dict(zip(found, reranked, strict=True))

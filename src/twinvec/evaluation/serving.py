@@ -1,7 +1,7 @@
-"""The quality of served searches: of collections, and of the forms in which vectors can be stored.
+"""The quality of searches in a collection, and of searches over vectors in several forms of storage.
 
-A collection is measured through ``search``, with its own index or with others. Forms of stored vectors (float16, 8-bit
-integers, single bits, fewer dimensions) are compared on arrays, with float32 queries.
+A collection is measured through ``search``, with its own index or with other indexes. The forms of storage (float16,
+8-bit integers, single bits, fewer dimensions) are compared on arrays, with float32 queries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from twinvec.support.checks import check_data, check_methods, mapping
 from twinvec.support.progress import progress_bar
 
 NEIGHBOURS = 10
-"""Number of exact nearest neighbours that an index, or a form of stored vectors, should find."""
+"""Number of exact nearest neighbours that a search with an index, or in a form of storage, should find."""
 
 TIMED = 30
 """Largest number of searches with a reranker that are timed, one by one."""
@@ -45,15 +45,16 @@ INDEXES: Mapping[str, Mapping[str, Any]] = {
 }
 """Indexes to compare: name -> the settings that differ from the collection's own."""
 
-_BITS = {"none": 32, "int8": 8, "turbo": 4, "binary": 1}
+_BITS = {"none": 32, "int8": 8, "turbo": 4, "binary": 1}  # bits of a dimension, by quantization
 _EDGE_BYTES = 4
 
 
 @dataclass(frozen=True)
 class StorageVariant:
-    """A form of stored vectors, measured.
+    """The figures of a form of storage, or of an index.
 
     Attributes:
+        form: Name of the form or of the index.
         bytes: Size of a vector.
         neighbours: Share of the ``NEIGHBOURS`` nearest vectors by float32 that are found, x 100.
     """
@@ -90,7 +91,7 @@ def evaluate_collection(collection: Any, data: BeirSet, **options: Any) -> IrRes
 def evaluate_indexes(
     collection: Any, data: BeirSet, *, indexes: Mapping[str, Mapping[str, Any]] = INDEXES, **options: Any
 ) -> list[StorageVariant]:
-    """``evaluate_collection`` with one index after another; at the end the collection has its own index again."""
+    """Return the figures of ``evaluate_collection`` for each index; then give the collection its own index again."""
     _check_collection(collection, "reindex")
     check_set(data)
     for name, settings in mapping(indexes, "indexes").items():
@@ -170,8 +171,8 @@ def evaluate_served(
 ) -> tuple[IrResult, FloatArray]:
     """Measure a retriever that holds the set's documents under their ids, query by query; ``options`` go to the search.
 
-    Returns the measures, and the seconds of each search without passages, (queries,). Raises InputError if all hits lie
-    outside the set.
+    Returns the measures, and the seconds of each search: shape (queries,). The searches leave out passages. Raises
+    InputError if no hit is a document of the set.
     """
     check_methods(retriever, ("search",), "retriever", "a retriever, such as MemoryIndex(...) or a collection")
     check_set(data)
@@ -185,7 +186,7 @@ def evaluate_served(
 
 
 def latencies(seconds: FloatArray) -> dict[str, float]:
-    """Return the 50th, 95th and 99th percentile of searches, in milliseconds."""
+    """Return the 50th, 95th and 99th percentile of the seconds of searches, in milliseconds."""
     return {f"ms_p{share}": 1000 * float(np.percentile(seconds, share)) for share in (50, 95, 99)}
 
 
@@ -197,7 +198,7 @@ def evaluate_forms(
     resamples: int = RESAMPLES,
     progress: bool = False,
 ) -> list[StorageVariant]:
-    """Search exactly over the model's document vectors in each form of storage: float32 first, then by falling size."""
+    """Measure exact searches over document vectors in each form of storage: float32 first, then by falling size."""
     check_text_model(model, "encode_query", "encode_document")
     check_set(data)
     check_resamples(resamples)

@@ -1,4 +1,7 @@
-"""How certain a figure is: intervals, and paired tests of two systems on the same items, by scipy with a fixed seed."""
+"""How certain a figure is: intervals, and paired tests of two systems on the same items.
+
+scipy computes them, with a fixed seed.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from twinvec.support.extras import import_extra
 from twinvec.text import is_list
 
 RESAMPLES = 1000
+"""Default number of resamples for an interval or a test."""
+
 FOLDS = 5
 """Number of folds of a cross-validation."""
 
@@ -23,7 +28,7 @@ SEED = 20190827
 """Seed of everything random in evaluation."""
 
 ERROR = 0.02
-"""Error rate of ``assured_gains`` over sqrt(n), for n items.
+"""The error rate of ``assured_gains`` for n items is ``ERROR`` * sqrt(n), at most ``MOST_ERROR``.
 
 The error rate is the share of samples in which chance alone makes some setting seem better. A wrong choice costs about
 a standard error, which shrinks with sqrt(n). If the rate grows with sqrt(n), the expected cost stays the same: below a
@@ -31,7 +36,7 @@ tenth of a point with cross-validation (``benchmarks/TUNING.md``).
 """
 
 MOST_ERROR = 0.2
-"""Largest error rate of ``assured_gains``, from a hundred items on."""
+"""Largest error rate of ``assured_gains``; a hundred items reach it."""
 
 _SAMPLES = 999
 _NUMBERS_AT_ONCE = 1 << 21  # numbers in memory at a time: 16 MB
@@ -70,11 +75,15 @@ class PairedTest:
 def interval(*samples: Values, statistic: Callable[..., Any] = np.mean, resamples: int = RESAMPLES) -> Interval:
     """Return the percentile bootstrap interval over items (Efron 1979); arrays in ``samples`` are resampled together.
 
-    ``statistic(*samples, axis)`` gives a figure. Raises ConfigurationError if there are fewer than two items.
+    ``statistic(*samples, axis)`` computes the figure. Raises ConfigurationError if there are fewer than two items, or
+    if the samples differ in length.
     """
     samples, resamples = _numbers(samples, ["samples"] * len(samples)), check_resamples(resamples)
-    if len(samples[0]) < 2:
-        raise ConfigurationError("an interval needs at least two items")
+    sizes = [len(each) for each in samples]
+    if len(set(sizes)) != 1 or sizes[0] < 2:
+        raise ConfigurationError(
+            f"an interval needs samples of equal length with at least two items, got lengths {sizes}"
+        )
     drawn = import_scipy_stats().bootstrap(
         samples,
         statistic,
@@ -108,7 +117,7 @@ def as_figures(result: Any) -> dict[str, Any]:
 def paired_test(
     first: Values, second: Values, *shared: Values, statistic: Callable[..., Any] = np.mean, resamples: int = RESAMPLES
 ) -> PairedTest:
-    """Compare two systems by their outputs for each of n items; ``statistic(outputs, *shared, axis)`` gives a figure.
+    """Compare two systems by their outputs for n items; ``statistic(outputs, *shared, axis)`` computes the figure.
 
     Raises ConfigurationError if the arrays differ in length or hold fewer than two items.
     """
@@ -137,13 +146,13 @@ def paired_test(
 def assured_gains(gains_SN: Values) -> Values:
     """Return the mean gain of each of S settings minus the part that chance explains; -inf for a clear loser.
 
-    The best mean of many settings is mostly luck. The means are therefore corrected for the number of settings, as in
-    the test for superior predictive ability (Hansen 2005, after White 2000, "A reality check for data snooping"). The
-    gains of a setting, item by item, have a studentised mean t. If no setting gained, the gains of an item would be
-    equally likely with the opposite sign. Random signs, the same for all settings, therefore show how large the
-    greatest t becomes by chance (Westfall and Young 1993, Romano and Wolf 2005). They keep the correlation of the
-    settings, so that similar settings cost little. Clear losers are left out, as Hansen advises: they cannot be the
-    best setting, and they would hide it.
+    ``gains_SN`` has the gain of each setting for each of N items. The best mean of many settings is mostly luck. The
+    means are therefore corrected for the number of settings, as in the test for superior predictive ability (Hansen
+    2005, after White 2000, "A reality check for data snooping"). The test compares t: the mean gain of a setting,
+    divided by its standard error. If no setting gained, the gains of an item would be equally likely with the opposite
+    sign. Random signs, the same for all settings, therefore show how large the greatest t becomes by chance (Westfall
+    and Young 1993, Romano and Wolf 2005). Common signs keep the correlation of the settings, so similar settings cost
+    little. Clear losers are left out, as Hansen advises: a clear loser cannot be the best setting, and would hide it.
 
     Each true mean is at least the returned mean, except in a small share of all samples (``ERROR``).
     """
@@ -176,7 +185,7 @@ def _numbers(samples: Sequence[Any], names: Sequence[str]) -> tuple[Values, ...]
 
 
 def _batch(samples: tuple[Values, ...]) -> int:
-    """Return how many resamples to hold at a time: about 30 MB."""
+    """Return the number of resamples that take about 30 MB of memory together."""
     return max(1, 4_000_000 // (len(samples[0]) * len(samples)))
 
 

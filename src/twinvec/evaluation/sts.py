@@ -15,7 +15,7 @@ import numpy as np
 from twinvec.correlation import pair_similarities as pair_similarities
 from twinvec.correlation import pearson as pearson
 from twinvec.correlation import spearman as spearman
-from twinvec.errors import InputError
+from twinvec.errors import ConfigurationError, InputError
 from twinvec.evaluation.models.text_model import TextModel, encode_pairs
 from twinvec.evaluation.statistics import (
     RESAMPLES,
@@ -53,7 +53,7 @@ class StsSet:
 def _scores(name: str, given: Any) -> Values:
     try:
         scores: Values = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{name}: expected a list of scores: {error}") from None
     if scores.ndim != 1:
         raise InputError(f"{name}: expected a list of scores, got an array of shape {scores.shape}")
@@ -71,7 +71,7 @@ def _check_differ(place: str | Path, scores: Values) -> None:
 
 @dataclass(frozen=True)
 class StsResult:
-    """Correlations, x 100.
+    """The correlations of one model on one set, x 100.
 
     Attributes:
         similarities: Similarity -> its value for each pair; distances are negated.
@@ -121,11 +121,14 @@ def evaluate_sts(model: TextModel, data: StsSet, *, resamples: int = RESAMPLES, 
 def compare_sts(first: StsResult, second: StsResult, *, resamples: int = RESAMPLES) -> PairedTest:
     """Test two models on the same pairs by Spearman of the cosines.
 
-    The test swaps ranks between the models, because their cosines have different scales.
+    The test swaps ranks between the models, because their cosines have different scales. Raises ConfigurationError if
+    the results are of different pairs.
     """
     from scipy.stats import rankdata
 
     for name, result in (("first", first), ("second", second)):
         check_data(result, StsResult, name, "an StsResult, as evaluate_sts returns it")
+    if (first.data.first, first.data.second) != (second.data.first, second.data.second):
+        raise ConfigurationError("first, second: the results are of different pairs; measure both on one set")
     ranks = [rankdata(result.similarities["cosine"]) for result in (first, second)]
     return paired_test(ranks[0], ranks[1], first.data.gold, statistic=spearman, resamples=resamples)

@@ -52,7 +52,7 @@ _SETS = {
     "pairs": LabelledPairs,
     "triplets": Triplets,
 }
-"""Each field of ``Tasks`` that is a dictionary of sets by name, with the class of these sets."""
+"""The fields of ``Tasks`` that hold sets by name, each with the class of its sets."""
 
 _SINGLE_SETS = {"nli_train": NliSet, "winogender": bias.WinogenderSet}
 """The fields of ``Tasks`` that hold one set or None, each with the class of its set."""
@@ -119,7 +119,7 @@ def load_tasks(
     candidates: int = Tasks.candidates,
     corpus_optional: bool = False,
 ) -> Tasks:
-    """Read the files of all ``Tasks`` before anything is encoded; ``corpus_optional`` goes to ``load_beir``.
+    """Read the files of all ``Tasks``; ``split`` and ``corpus_optional`` go to ``load_beir``.
 
     Raises InputError for an unusable file, ConfigurationError for another wrong argument, such as an unknown measure,
     and MissingExtraError for a package that is not installed.
@@ -164,7 +164,7 @@ class SystemResults:
     winobias: dict[str, bias.WinobiasResult] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Return section -> data -> measure -> figure, and under ``mean`` the means of sections with several sets."""
+        """Return section -> data -> measure -> figure; "mean" has the means of each section with several sets."""
         sections: dict[str, dict[str, dict[str, Any]]] = {
             "sts": {name: with_interval(r.figures, r.interval) for name, r in self.sts.items()},
             "ir": {name: result.as_json() for name, result in self.ir.items()},
@@ -187,7 +187,7 @@ class SystemResults:
 
 
 def _means(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the means of the measures that all results have: a set with one judged query has no gain."""
+    """Return the means of the measures that all results have; for example, a set with one judged query has no gain."""
     return {
         measure: float(np.mean([figures[measure] for figures in results]))
         for measure, value in results[0].items()

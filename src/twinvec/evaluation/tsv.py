@@ -1,4 +1,7 @@
-"""Readers of evaluation files: TSV with a header line and without quoting, and texts. Errors name file and line."""
+"""Readers of evaluation files: TSV with a header line and without quoting, and lists of texts.
+
+Errors name file and line.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,9 @@ from twinvec.text import check_text, check_texts
 def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
     """Return ("file:line", texts of ``columns``) for each row of a TSV file.
 
-    The first line names the columns, in any order; other columns and blank lines are skipped. A ``"`` is part of the
-    text. Raises InputError if the file cannot be read, is empty, lacks a column or rows, or a row is malformed.
+    The first line names the columns, in any order; other columns and blank lines are skipped. A double quote is a
+    character like any other. Raises InputError if the file cannot be read, is empty, lacks a column or rows, or if a
+    row is malformed.
     """
     rows: list[tuple[str, tuple[str, ...]]] = []
     reader = csv.reader(read_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
@@ -62,9 +66,10 @@ def read_columns(
 
 
 def check_columns(data: Any, columns: Sequence[str], others: Mapping[str, int] | None = None) -> None:
-    """Make lists of the columns of texts of a frozen set; ``others`` has the lengths of its other columns.
+    """Check the columns of a frozen set, and store its columns of texts as lists.
 
-    Raise InputError for a value that is not a list of texts, for columns of different lengths, and for no rows.
+    ``columns`` names the columns of texts; ``others`` has the lengths of the other columns. Raise InputError for a
+    column that is not a list of texts, for columns of different lengths, and for a set without rows.
     """
     sizes = dict(others or {})
     for column in columns:
@@ -73,7 +78,9 @@ def check_columns(data: Any, columns: Sequence[str], others: Mapping[str, int] |
         sizes[column] = len(getattr(data, column))
     if len(set(sizes.values())) > 1:
         found = ", ".join(f"{size} in {column}" for column, size in sizes.items())
-        raise InputError(f"{data.name}: the columns differ in their numbers of rows: {found}; give as many of each")
+        raise InputError(
+            f"{data.name}: the columns differ in their numbers of rows: {found}; give columns of equal length"
+        )
     if not all(sizes.values()):
         raise InputError(f"{data.name}: no rows")
 

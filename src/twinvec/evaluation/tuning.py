@@ -44,6 +44,7 @@ from twinvec.tokens.truncation import unreported_truncations
 
 logger = logging.getLogger(__name__)
 
+# the settings to try: weights of sparse scores; numbers of hits to rerank and weights of MaxSim; numbers of first hits
 WORDS = (0.25, 0.5, 1.0, 2.0, 4.0)
 CANDIDATE_COUNTS = (20, 50, 100)
 MIXES = (0.25, 0.5, 0.75)
@@ -105,7 +106,7 @@ def tune(
     progress: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Tuning:
-    """Choose a setting for a retriever that has modes and holds the set's documents under their ids.
+    """Choose a setting for a retriever whose ``search`` has modes and finds the set's documents under their ids.
 
     Args:
         retriever: A collection, or a ``MemoryIndex``.
@@ -127,7 +128,7 @@ def tune(
 
 
 def tuned(measured: dict[Setting, Values], measure: str, *, resamples: int = RESAMPLES, pseudo: bool = False) -> Tuning:
-    """Choose a setting by measured queries; pseudo-queries cannot choose among all settings (``by_passages``)."""
+    """Choose among the measured settings; if ``pseudo``, only among those of ``by_passages``."""
     values = by_passages(measured) if pseudo else measured
     singles = {setting: each for setting, each in measured.items() if setting.single}
     single = max(singles, key=lambda each: float(singles[each].mean()))
@@ -175,7 +176,7 @@ def tune_by_documents(
 def tune_collection(
     collection: Any, data: BeirSet | None, *, warn: Callable[[str], None] = logger.warning, **options: Any
 ) -> Tuning:
-    """``tune`` a ``twinvec_qdrant.Collection`` with its own encoder; ``data`` None means ``tune_by_documents``.
+    """``tune`` a ``twinvec_qdrant.Collection`` with its own encoder, or by ``tune_by_documents`` if ``data`` is None.
 
     ``warn`` is called with a message if the collection lacks relevant documents.
     """
@@ -221,7 +222,7 @@ def measure_settings(
 
 
 def _found(retriever: Retriever, data: BeirSet, queries: Sequence[str], depth: int) -> _Found:
-    """Return the hits of these queries for each first stage."""
+    """Return first stage -> query id -> hits, for these ids of queries."""
     search = getattr(retriever, "search_many", retriever.search)
     options, texts = without_passages(retriever), [data.queries[query] for query in queries]
     found: _Found = {}
@@ -232,7 +233,7 @@ def _found(retriever: Retriever, data: BeirSet, queries: Sequence[str], depth: i
 
 
 def _measured(found: _Found, data: BeirSet, encoder: Encoder | None, measure: str) -> dict[Setting, Values]:
-    """Return, for each setting, the measure of each searched query; settings with MaxSim need the encoder."""
+    """Return setting -> the measure for each searched query; without an encoder, settings with MaxSim are left out."""
     values = {stage: _values(hits, data, measure) for stage, hits in found.items()}
     if encoder is None:
         return values

@@ -1,4 +1,4 @@
-"""Analysis: a text becomes the terms that BM25 compares; a collection records the version of its analysis.
+"""Analysis: how a text becomes the terms that BM25 compares. A collection records the version of its analysis.
 
 Version 1 lowercases a text and normalises it (NFKC), splits it into words of any script, drops stop words and stems the
 rest. An identifier such as ``get_environment_variable`` or ``HTTPServer`` is one term. For English, the stop words are
@@ -15,7 +15,7 @@ Version 2 does the same, and
 
 Version 3 does the same, and compares kana and Korean syllables by pairs of neighbours, as Lucene's ``CJKBigramFilter``
 does: Japanese has no spaces between words, and Korean writes particles together with their nouns. "フィルター" finds
-"フィルターを". A kana between other characters is mostly a particle, and no term. An identifier such as
+"フィルターを". A single kana between other characters is mostly a particle, so it is no term. An identifier such as
 ``try_acquire`` in a query counts as a code (``code_share``).
 
 Version 4 does the same, and takes letters with dots between them for one word, as Lucene's ``ClassicFilter`` does:
@@ -29,12 +29,12 @@ Version 5 does the same, and
   node of a JS file", and "3.11" does not find "3.12". ``retrieval.words.joined`` has the rules.
 - takes "1,000" for "1000".
 - finds "C++", "C#" and "F#", whose letters alone are no terms.
-- counts a joined word in a query as three terms besides its parts. If it has digits or is the whole query, it is a
-  code (``code_share``): vectors hardly tell "3.11" from "3.12", and who asks for "node.js" alone wants this name. A
-  number with commas is a quantity and no code.
+- counts a joined word in a query as three terms besides its parts. A joined word that has digits or is the whole query
+  is a code (``code_share``): vectors hardly tell "3.11" from "3.12", and a query of "node.js" alone asks for this name.
+  A number with commas is a quantity and not a code.
 
-A hyphen joins nothing: on public test sets, "COVID-19" as one more term changed the nDCG@10 of words by -0.3 to 0.6
-points, and cost hybrid search up to 1.3 points.
+No version joins words at a hyphen. On public test sets, "COVID-19" as one more term changed the nDCG@10 of BM25 by -0.3
+to 0.6 points, and cost hybrid search up to 1.3 points.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _TERM = re.compile(r"\S{2,}|[0-9]|[^\x00-\x7f]")
 _REMEMBERED_LENGTH = 64  # characters; longer words hardly occur again
 _REMEMBERED = 2**17
 _TEXTS_AT_ONCE = 4096
-_SPELT = range(3, 33)  # lengths (in letters) of the words that are counted
+_COUNTED_LENGTHS = range(3, 33)  # in letters
 
 # "getEnv", "HTTPServer" and "mRNA" have two parts; "RNAs" is a word. A part of one letter is dropped, as everywhere.
 _WITH_UNDERSCORE = re.compile(r"\b\w*_\w*")  # without \b, a long word would take quadratic time
@@ -86,7 +86,7 @@ _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z][A-Za-z0-9])|(?<=[A-Z])(?=[A-Z][a-z]{
 
 _NO_NAME = re.compile(r"^(?:v(?=[0-9])|www\.(?=.*\.))")  # "v1.18" is "1.18", and "www.example.com" is "example.com"
 
-# The ranges suit normalised text, which has other characters in place of half-width kana and single jamo.
+# The ranges suit normalised text, in which other characters replace half-width kana and single jamo.
 _HIRAGANA, _KATAKANA, _HANGUL = "\u3041-\u3096\u309d-\u309f", "\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff", "\uac00-\ud7a3"
 _SYLLABLES = rf"[{_HIRAGANA}]+|[{_KATAKANA}]+|[{_HANGUL}]+"
 _KANA = re.compile(rf"[{_HIRAGANA}{_KATAKANA}]")
@@ -95,7 +95,7 @@ _THAI, _LAO = "\u0e01-\u0e3a\u0e40-\u0e4e", "\u0e81-\u0ebd\u0ec0-\u0ece\u0edc-\u
 _BURMESE, _KHMER = "\u1000-\u103f\u1050-\u108f\u109a-\u109f", "\u1780-\u17d3\u17d7\u17dc\u17dd"
 _UNSPACED = f"{_THAI}{_LAO}{_BURMESE}{_KHMER}"
 _PAIRED_BEFORE_5, _PAIRED = re.compile(_SYLLABLES), re.compile(rf"{_SYLLABLES}|[{_UNSPACED}]+")
-_WITH_MARKS = re.compile(r".\W*")  # in such a run, where every character that is no letter is a mark
+_WITH_MARKS = re.compile(r".\W*")  # a letter with its marks, within a run that ``_PAIRED`` finds
 _LETTERS_APART = re.compile(rf"[{_HIRAGANA}{_KATAKANA}]|[{_UNSPACED}](?:(?!\w)[{_UNSPACED}])*")
 
 _CAPITALISED = re.compile(r"\b(?:[A-Z][a-z0-9]+|[a-z])[A-Z](?:[a-z0-9]+|[A-Z0-9]+)\b")
@@ -106,7 +106,7 @@ _CODE_COUNTS = 3
 _DIGIT = re.compile(r"\d")
 
 ENGLISH = frozenset({"english", "porter"})
-"""The names of the English stemmers. They know no accents, so words are folded first. Others rely on accents."""
+"""Names of the English stemmers. English words are folded before stemming; other stemmers need the accents."""
 
 # "Who is ..." asks, but "WHO guidelines" does not; "can you ..." does, but "can opener" does not.
 _ASKS = r"(?:what|which|whom|whose|when|where|why|how)"
@@ -150,9 +150,9 @@ class Analyzer:
         return found
 
     def query_terms(self, texts: Sequence[str]) -> list[list[str]]:
-        """Return the terms of each query: from version 2 on, without English words that only ask.
+        """Return the terms of each query: from version 2 on, without English words that only mark a question.
 
-        If a query has no other words, they stay. In a query, "JavaScript" and "iPhone" are names of one term, as in
+        A query of such words alone keeps them. In a query, "JavaScript" and "iPhone" are names of one term, as in
         lower case. Numbers and codes occur three times; from version 5 on, joined words do, too, but not their parts.
         """
         if self.version == 1:
@@ -173,8 +173,9 @@ class Analyzer:
     def code_share(self, query: str, query_terms: Sequence[str]) -> float:
         """Return the share of a query's terms, as ``query_terms`` returns them, that are numbers or codes.
 
-        From version 3 on, all terms of identifiers with underscores count as codes. From version 5 on, all terms of
-        joined words with digits do, and those of a query of joined words alone; numbers with commas do not.
+        From version 3 on, all terms of identifiers with underscores are codes. From version 5 on, all terms of joined
+        words with digits are codes, too, and all terms of a query that consists of joined words; numbers with commas
+        are not.
         """
         if self.version == 1 or not query_terms:
             return 0.0
@@ -222,12 +223,13 @@ class Analyzer:
         return counts
 
     def _cut(self, text: str) -> list[str]:
-        """Return the pieces of a text, of which ``_split`` returns the words."""
+        """Return the pieces of a text; ``_split`` cuts a piece into words."""
         if self.version > 4:
             return joined.dotted_words(text)
         return cutting.words(joined.without_dots(text) if self.version > 3 else text)
 
     def _split(self, piece: str) -> list[str]:
+        """Return the words of a piece."""
         return list(map(_composed, joined.split_dotted(piece))) if self.version > 4 else cutting.split(piece)
 
     def _placed(self, text: str) -> Iterator[Word]:
@@ -318,13 +320,13 @@ def written_words(texts: Iterable[str]) -> Counter[str]:
 
 
 def is_counted(word: str) -> bool:
-    """Return whether ``Analyzer.word_counts`` has always counted words like this, in lower case."""
-    return len(word) in _SPELT and word.isalpha()
+    """Return whether every version of ``Analyzer.word_counts`` counts a lowercase word: 3 to 32 letters."""
+    return len(word) in _COUNTED_LENGTHS and word.isalpha()
 
 
 def is_short(word: str) -> bool:
     """Return whether a word is one of the short words that ``Analyzer.word_counts`` counts, such as 水 or на."""
-    return len(word) < _SPELT.start and word.isalpha() and not word.isascii()
+    return len(word) < _COUNTED_LENGTHS.start and word.isalpha() and not word.isascii()
 
 
 def folded(word: str) -> str:
@@ -362,7 +364,7 @@ def _identifier(word: str) -> tuple[str, list[tuple[int, int]]]:
 
 
 def different_terms(terms: Iterable[Iterable[str]]) -> list[int]:
-    """Return the number of different terms of each text; of a joined word, only the parts count."""
+    """Return the number of different terms of each text; a joined word counts by its parts only."""
     return [sum("." not in term for term in set(each)) for each in terms]
 
 

@@ -28,7 +28,7 @@ Mode = Literal["hybrid", "dense", "sparse"]
 MAX_LIMIT = 2**31 - 1
 """Largest limit, and largest offset, of a search."""
 
-_WHOLE_WORDS = 10  # whole words that are added to those of the texts, so that a few split words say little
+_WHOLE_WORDS = 10  # number of unsplit words that is added to the count, so that a few split words say little
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Passage:
         text: The passage.
         start: Where it begins in the hit's text, in characters.
         end: Where it ends in the hit's text, in characters.
-        matches: Words of the query in the passage, in order: pairs of start and end, in characters.
+        matches: Start and end of each word of the query in the passage, in characters from the passage's start.
     """
 
     text: str
@@ -143,7 +143,7 @@ class TokenEncoder(Protocol):
     def encode_tokens(
         self, texts: Sequence[str], *, prompt: str | None, on_batch: Callable[[int], None] | None = None
     ) -> list[FloatArray]:
-        """Token states of each text, of length 1: shape (tokens, states dim). ``on_batch`` is as for ``Encoder``."""
+        """Return the normalised token states of each text: (tokens, states dim). ``on_batch`` is as in ``Encoder``."""
 
 
 @runtime_checkable
@@ -151,17 +151,17 @@ class SpanEncoder(TokenEncoder, Protocol):
     """A ``TokenEncoder`` that also returns the positions of its tokens in the text, for passages."""
 
     def token_spans(self, texts: Sequence[str], *, prompt: str | None) -> list[IntArray]:
-        """Start and end of each token of ``encode_tokens`` in its text: (tokens, 2); (0, 0) for a special token."""
+        """Return the start and end of each token of ``encode_tokens``: (tokens, 2); (0, 0) for a special token."""
 
 
 class VectorEncoder(Protocol):
     """An encoder of queries and documents, for an index. ``encode_document`` may also take ``progress``, a bool."""
 
     def encode_query(self, texts: Sequence[str]) -> Any:
-        """Vectors of queries: shape (n, dim)."""
+        """Return the vectors of queries: shape (n, dim)."""
 
     def encode_document(self, texts: Sequence[str]) -> Any:
-        """Vectors of documents: shape (n, dim)."""
+        """Return the vectors of documents: shape (n, dim)."""
 
 
 class SpaceEncoder(VectorEncoder, Protocol):
@@ -169,7 +169,7 @@ class SpaceEncoder(VectorEncoder, Protocol):
 
     @property
     def name(self) -> str:
-        """The name that finds the same model again."""
+        """Name by which the same model can be loaded again."""
 
     @property
     def dim(self) -> int:
@@ -190,9 +190,9 @@ def unknown_texts(encoder: object, texts: Sequence[str]) -> list[bool]:
 
 
 def continued_words(encoder: object, texts: Sequence[str]) -> float:
-    """Return the proportion of the words that the encoder's tokenizer splits into tokens; it is lower for few words.
+    """Return the proportion of words that the encoder's tokenizer splits; lower than the true one for few words.
 
-    It is 0 for an encoder without a tokenizer of this package.
+    The proportion is 0 for an encoder without a tokenizer of this package.
     """
     count = getattr(getattr(encoder, "tokenizer", None), "count_continued", None)
     if count is None:
@@ -202,7 +202,10 @@ def continued_words(encoder: object, texts: Sequence[str]) -> float:
 
 
 def check_hits(hits: object, where: str) -> list[Hit]:
-    """Return hits as a list. Raise InputError for other values, TextError for a refused text, with ``where``."""
+    """Return hits as a list; raise InputError for other values, and TextError for a refused text.
+
+    The error begins with ``where``.
+    """
     if not is_list(hits):
         raise InputError(f"{where}: expected a list of hits, got {type(hits).__name__}")
     found = list(cast("Iterable[Hit]", hits))
@@ -231,6 +234,6 @@ def relevant(hits: Sequence[Hit], least: float | None) -> list[Hit]:
 
 
 def check_limit(limit: int, name: str = "limit") -> None:
-    """Raise ConfigurationError unless ``limit`` is an integer from 1 to ``MAX_LIMIT``; ``name`` names it."""
+    """Raise ConfigurationError, which names ``name``, unless ``limit`` is an integer from 1 to ``MAX_LIMIT``."""
     if not is_integer(limit) or not 1 <= limit <= MAX_LIMIT:
         raise ConfigurationError(f"{name} must be a whole number from 1 to {MAX_LIMIT:,}, got {limit!r}")

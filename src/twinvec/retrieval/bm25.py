@@ -28,7 +28,7 @@ B = 0.75
 
 
 class BM25Index:
-    """BM25 scores of documents in memory; ``terms`` has each document's terms, made by one ``Analyzer``."""
+    """An index that computes BM25 scores; ``terms`` has each document's terms, made by one ``Analyzer``."""
 
     def __init__(self, terms: Sequence[list[str]]) -> None:
         self._size = len(terms)
@@ -58,7 +58,7 @@ class TermCounts:
     Attributes:
         texts: Number of all texts.
         counts: Term -> number of texts that contain it.
-        is_counted: Whether a term would be in ``counts`` if a text contained it. None: every term would.
+        is_counted: Function that tells whether ``counts`` would have a term if a text contained it. Default: always.
     """
 
     texts: int
@@ -66,11 +66,11 @@ class TermCounts:
     is_counted: Callable[[str], bool] | None = None
 
     def weight(self, terms: Iterable[str]) -> float:
-        """Return the sum of the inverse document frequencies of a query's terms, those of absent terms included.
+        """Return the sum of the inverse document frequencies of a query's terms, including terms that no text has.
 
         A term that most texts contain has at least the weight 2, or half of the largest weight in a small collection.
-        A text with this term alone therefore does not count as a text with the whole query. A term whose number of
-        texts is unknown has a medium weight.
+        Without this minimum, any text would seem to answer a query of common terms alone. A term whose number of texts
+        is unknown has a medium weight.
         """
         most = self._inverse_frequency(0)
         least = min(_LEAST_WEIGHT, most / 2)
@@ -101,7 +101,7 @@ def document_vector(terms: Sequence[str], average_length: float) -> SparseVector
 
 
 def document_vectors(terms: Sequence[Sequence[str]], average_length: float) -> list[SparseVector]:
-    """Return ``document_vector`` of each document, computed for all at once."""
+    """Return the ``document_vector`` of each document, computed for all documents at once."""
     lengths = np.fromiter(map(len, terms), np.int64, len(terms))
     rows = np.repeat(np.arange(len(terms)), lengths)
     ids = np.fromiter(map(term_id, chain.from_iterable(terms)), np.int64, len(rows))
@@ -122,7 +122,7 @@ def query_vector(terms: Sequence[str]) -> SparseVector:
 
 
 def weighted_sum(vectors: Sequence[SparseVector], weights: Sequence[float]) -> SparseVector:
-    """Return the sum of the vectors, each times its weight."""
+    """Return the weighted sum of sparse vectors."""
     ids = np.concatenate([ids for ids, _ in vectors])
     values = np.concatenate([values * weight for (_, values), weight in zip(vectors, weights, strict=True)])
     return _merged(ids, values.astype(np.float64))

@@ -1,4 +1,4 @@
-"""Documents, the input of retrieval and ingestion: a text with an id, an optional title and a payload of the caller.
+"""Documents, the input of retrieval and ingestion: a text with an id, an optional title, and the caller's payload.
 
 ``as_document`` converts other forms of documents. ``twinvec_qdrant`` reads files and cuts documents into chunks.
 """
@@ -24,7 +24,7 @@ MAX_LEVELS = 100
 """Largest nesting depth of a payload. A store cannot read a point that is nested 128 levels deep."""
 
 _INT64 = range(-(2**63), 2**63)
-_SHORT = 256  # a payload with this many fields, of this many characters each, is below the size limit
+_SHORT = 256  # a payload of at most 256 fields, whose keys and texts have at most 256 characters, is not too large
 
 
 class HiddenKeys(NamedTuple):
@@ -78,13 +78,13 @@ def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -
     """Convert ``value`` to a checked document.
 
     A mapping has ``text``, an id under ``id`` or ``_id`` (the BEIR layout), and optionally ``title`` and ``payload``;
-    its other keys join the payload. If ``payload`` has such a key too, the value in ``payload`` counts. An id that is a
+    its other keys join the payload. If ``payload`` has the same key, the value in ``payload`` counts. An id that is a
     whole number or a UUID becomes text. A text gets its ``position`` as id. Documents of LangChain, and documents and
     nodes of LlamaIndex, are converted too. A LangChain document without an id gets a digest of its text and metadata as
     id.
 
     Raises:
-        DocumentError: the text or the id is missing, or a text, id, title or payload has the wrong type.
+        DocumentError: the text or the id is missing, or an id, payload or ``hidden`` has the wrong type.
         TextError: the input gate refuses the text, the title or the id.
     """
     if isinstance(value, str):
@@ -113,6 +113,8 @@ def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -
     if not isinstance(document.payload, Mapping):
         raise DocumentError(f"{where}: the payload must be a mapping, got {type(document.payload).__name__}")
     if document.hidden is not None:
+        if not isinstance(document.hidden, HiddenKeys):
+            raise DocumentError(f"{where}: hidden must be HiddenKeys(llm=..., embed=...), got {shown(document.hidden)}")
         plain_json(document.hidden._asdict(), f"{where}: the hidden keys")
     return document
 
@@ -145,7 +147,7 @@ def check_documents(values: Iterable[object]) -> Iterable[object]:
 
 
 def replaced_warning(texts: int, *, would: bool = False) -> str:
-    """Return a warning that texts without ids have replaced stored texts; in a dry run (``would``), that they would."""
+    """Return the warning that texts without ids replace stored texts; ``would`` words it for a dry run."""
     counted = "1 text without an id" if texts == 1 else f"{texts:,} texts without ids"
     done = "would replace" if would else ("replaces" if texts == 1 else "replace")
     return (
@@ -235,7 +237,7 @@ def _from_langchain(value: Any, position: int) -> Document:
         try:
             content = json.dumps([value.page_content, payload], sort_keys=True, default=_plain_value)
         except (TypeError, ValueError, RecursionError) as error:
-            raise DocumentError(f"document {position}: the metadata has to be plain JSON: {error}") from None
+            raise DocumentError(f"document {position}: the metadata must be plain JSON: {error}") from None
         identity = hashlib.sha256(content.encode()).hexdigest()
     return Document(identity, value.page_content, payload=payload)
 
@@ -266,7 +268,7 @@ def plain_json(values: Mapping[str, Any], name: str) -> dict[str, Any]:
         return _checked_json(values)
     except (TypeError, ValueError, RecursionError) as error:
         raise DocumentError(
-            f"{name} has to be plain JSON (strings, numbers, booleans, null, lists, mappings): "
+            f"{name} must be plain JSON (strings, numbers, booleans, null, lists, mappings): "
             f"{_offence(values) or error}"
         ) from None
 
@@ -281,7 +283,7 @@ def _checked_json(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_deeper(values: Mapping[str, Any], levels: int) -> bool:
-    """Return whether lists and mappings in ``values`` are nested more than ``levels`` deep."""
+    """Return whether the lists and mappings in ``values`` are nested more than ``levels`` deep."""
     outer: list[Any] = [values]
     for _ in range(levels + 1):
         outer = [

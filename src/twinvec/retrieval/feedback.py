@@ -1,7 +1,7 @@
 """Pseudo-relevance feedback of vectors: a query moves towards the vectors of its first hits (Rocchio 1971).
 
-The first hits count as relevant, whether they are or not. Results improve if a query has many similar answers. They get
-worse if it has a single answer, which is not among the first hits.
+The first hits count as relevant, whether they are or not. Feedback improves the results of a query with many similar
+answers. It worsens the results of a query with a single answer, if this answer is not among the first hits.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ MOST = 100
 
 
 def moved(query_D: FloatArray, found_KD: FloatArray) -> FloatArray:
-    """Return the query's vector, moved towards the vectors of its first hits, of length 1: shape (D,).
+    """Return the query's vector, moved towards the vectors of its first hits and normalised: shape (D,).
 
-    The vectors are normalised first. Without hits, the direction stays.
+    All vectors are normalised before the move. Without hits, the query keeps its direction.
     """
     if not len(found_KD):
         return unit(query_D)
@@ -31,6 +31,6 @@ def moved(query_D: FloatArray, found_KD: FloatArray) -> FloatArray:
 
 
 def check_feedback(feedback: int) -> None:
-    """Raise ConfigurationError unless ``feedback`` is a number of first hits."""
+    """Raise ConfigurationError unless ``feedback`` is an integer from 0 to ``MOST``."""
     if not is_integer(feedback) or not 0 <= feedback <= MOST:
         raise ConfigurationError(f"feedback must be a whole number of first hits, from 0 to {MOST}, got {feedback!r}")

@@ -9,15 +9,14 @@ scores are better.
     only common words with the documents has small BM25 scores, which weigh little. Methods that scale every query's
     scores to the same spread, or use ranks alone, inflate such scores. A keyword query has small scores because it has
     few terms. Its best score per term shows a match, so w = 0.1 (best / terms)^2 / sd(BM25) if this is above 0.25.
-    With a calibration (``retrieval.relevance``), 0.25 is multiplied by its ``words``. It is also multiplied by
-    sqrt(8 / terms) for a query of more than 8 terms: the terms of a long query are not independent, so the sum of their
-    log-odds overstates what they say.
+    With a calibration (``retrieval.relevance``), 0.25 is multiplied by ``Calibration.words``. For a query of more than
+    8 terms, 0.25 is also multiplied by sqrt(8 / terms): the terms of a long query are not independent, so the sum of
+    their log-odds is too large.
     With the landmarks of a calibration: 4 above(dense) + words max(0.25 sqrt(min(1, 8 / terms)), 0.75 / terms) BM25.
-    ``above`` is the place of a cosine between the landmarks, less steep below landmark 0 because the order of unrelated
-    texts says little: (1 - b) log(1 + exp(10 place)) / 10 + b place. Below landmark 0, differences thus count b of
-    those above it: 0.35, or 0 for a query of one term, which is a search for this word. Both parts are log-odds up to
-    one factor, and no score depends on the other candidates. If nothing is near a query, BM25 decides; z(dense) would
-    give the cosines the usual spread.
+    ``above`` is the place of a cosine between the landmarks. Its slope is b below landmark 0, because the order of
+    unrelated texts says little: (1 - b) log(1 + exp(10 place)) / 10 + b place. b is 0.35, or 0 for a query of one term,
+    which is a search for this word. Both parts are log-odds up to one factor, and no score depends on the other
+    candidates. If nothing is near a query, BM25 decides; z(dense) would give the cosines the usual spread.
     Vectors mean less in a language of which the model has learnt little, and landmarks that are close to each other
     enlarge their differences. The dense part is therefore multiplied by ``Calibration.learnt`` squared. Vectors mean
     nothing for words that the model does not know. For a query or a collection of such words, the dense part is
@@ -61,7 +60,7 @@ NEAR = 4.0
 """Number of standard deviations of a usual query's dense scores between the two landmarks."""
 
 BELOW = 0.35
-"""What a difference of cosines below landmark 0 counts, as a share of one above it; 0.25 to 0.5 give similar results.
+"""Weight of a difference of cosines below landmark 0, relative to one above it; 0.25 to 0.5 give similar results.
 
 Among many single sentences, landmark 0 is high, and the answers of some questions lie below it.
 """
@@ -70,10 +69,10 @@ ONE_TERM = 0.75
 """The factor of the BM25 score for a query of one term, in a collection with landmarks."""
 
 INDEPENDENT = 8
-"""A query of more terms than this counts less than the sum of its terms; values from 6 to 11 give similar results."""
+"""Number of terms above which a query's BM25 scores weigh less; values from 6 to 11 give similar results."""
 
 UNKNOWN = 0.001
-"""The factor of the dense part for words that the model does not know: vectors only order equal scores of words."""
+"""The factor of the dense part for words that the model does not know: it only orders equal BM25 scores."""
 
 LEAST = 0.01
 """The smallest factor of the dense part for words that the model knows."""

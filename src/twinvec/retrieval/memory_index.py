@@ -1,4 +1,4 @@
-"""``MemoryIndex``: exact search over documents in memory, the reference for quality, up to some hundred thousand texts.
+"""``MemoryIndex``: exact search over documents in memory, for up to some hundred thousand texts.
 
 A query is compared with every document, by vectors and by words (``retrieval.bm25``); ``retrieval.fusion`` fuses the
 scores. Documents that must outlive the process belong in a collection (``twinvec_qdrant``).
@@ -50,7 +50,7 @@ from twinvec.retrieval.relevance import (
     relevance,
     share_learnt,
 )
-from twinvec.support.checks import check_choice, check_methods, shown
+from twinvec.support.checks import check_choice, check_methods, check_settings, shown
 from twinvec.text import check_text, check_texts
 
 logger = logging.getLogger(__name__)
@@ -70,13 +70,14 @@ class MemoryIndex:
         documents: The first documents, as for ``add``.
         language: Snowball language of the stemmer for BM25.
         fusion: How hybrid search fuses its two stages; see ``twinvec.retrieval.fusion``.
-        calibration: Scale of the scores, for the fusion and the relevance of hits. Default: words have the usual weight
-            for texts of this length, and landmarks are those that ``retrieval.relevance`` has of the model. Without
+        calibration: Scale of the scores, for the fusion and the relevance of hits. Default: the usual weight of words
+            for texts of this length, and the landmarks that ``retrieval.relevance`` records for the model. Without
             landmarks, the fusion standardises the dense scores of each query, and hits have no relevance. With
             landmarks, words count more if ``language`` or the texts are not English.
 
     Raises:
-        ConfigurationError: ``language`` has no stemmer, or ``fusion`` is unknown. Errors of ``add`` are raised, too.
+        ConfigurationError: ``language`` has no stemmer, ``fusion`` is unknown, or ``calibration`` is not a calibration.
+            Errors of ``add`` are raised, too.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class MemoryIndex:
     ) -> None:
         check_choice(fusion, FusionMethod, "fusion")
         check_methods(encoder, ("encode_query", "encode_document"), "encoder", "an encoder, such as Encoder(...)")
+        check_settings(calibration, Calibration, "calibration")
         self._encoder = encoder
         self._analyzer = Analyzer(language, NEWEST_ANALYSIS)
         self._fusion: FusionMethod = fusion
@@ -99,7 +101,7 @@ class MemoryIndex:
         self.add(documents)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the lock: a copy, also in another process, has its own."""
+        """Leave out the lock: a copy gets its own lock, also in another process."""
         return {name: value for name, value in vars(self).items() if name != "_adding"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -160,7 +162,7 @@ class MemoryIndex:
         searched again (Rocchio 1971). A hit's "dense" score compares it with the original query, its "feedback" score
         with the moved query.
 
-        With ``passages``, each hit gets its passage that answers the query, found by words in half a millisecond.
+        With ``passages``, each hit gets the passage that answers the query, found by words in half a millisecond.
 
         Raises:
             TextError: the input gate refuses the query.
@@ -235,7 +237,7 @@ class MemoryIndex:
         return known if is_learnt else replace(known, learnt=UNLEARNT)
 
     def _query_vectors(self, queries: list[str], corpus: _Corpus) -> FloatArray:
-        """Return the vectors of queries, of length 1."""
+        """Return the normalised vectors of queries."""
         expected = (len(queries), corpus.vectors_ND.shape[1])
         vectors_QD = np.asarray(self._encoder.encode_query(queries), dtype=np.float32)
         if vectors_QD.shape != expected or not np.isfinite(vectors_QD).all():
@@ -252,7 +254,7 @@ class MemoryIndex:
         texts = [document.full_text for document in documents]
         options = {"progress": True} if progress else {}
         vectors_ND = np.asarray(self._encoder.encode_document(texts, **options), dtype=np.float32)
-        expected = (len(documents), dim or vectors_ND.shape[-1])
+        expected = (len(documents), dim or np.atleast_1d(vectors_ND).shape[-1])
         if vectors_ND.shape != expected:
             raise BadVectorError(f"the encoder gave vectors of shape {vectors_ND.shape}, expected {expected}")
         bad = without_direction(vectors_ND)
@@ -263,7 +265,7 @@ class MemoryIndex:
 
 @dataclass(frozen=True)
 class _Corpus:
-    """Documents with their vectors, of length 1, and their terms: one row each.
+    """Documents with their normalised vectors and their terms: one row each.
 
     An addition makes a new corpus, so that a search in another thread sees one state throughout.
     """
@@ -359,7 +361,16 @@ def _fields(document: Document) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """The scores of one query, with the number and the weight of its terms, ``unknown`` and ``code_share``."""
+    """The scores of one query for all documents, and what fusion and relevance need to know about the query.
+
+    Attributes:
+        dense: Cosines.
+        sparse: BM25 scores.
+        terms: Number of the query's terms.
+        weight: Weight of the query's terms (``TermCounts.weight``).
+        unknown: Whether the model does not know most words of the query.
+        code_share: Share of the terms that are numbers or codes.
+    """
 
     dense: FloatArray
     sparse: FloatArray
@@ -382,7 +393,7 @@ class _Ranking:
     calibration: Calibration
 
     def cosines(self, vectors_QD: FloatArray) -> FloatArray:
-        """Return the dense scores of vectors of length 1, one row a query."""
+        """Return the dense scores for normalised vectors: one row for each query."""
         # rounded, so that the order of summation does not decide between equal documents
         return np.round(vectors_QD @ self.corpus.vectors_ND.T, 6)[:, self.rows]
 

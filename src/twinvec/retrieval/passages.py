@@ -25,10 +25,10 @@ from twinvec.retrieval.windows import Span, beginning, grown, units, windows
 Match = tuple[str, int, int]
 """A term, and the start and end of its word in the text."""
 
-_UNIT = 0.01
+_GAIN_OF_UNIT = 0.01
 """Gain in mean cosine that every further unit of a window must bring."""
 
-_BY_STATES = 20  # number of texts whose token states are computed for their passages: a page of hits
+_BY_STATES = 20  # number of first hits whose passages are found by token states: a page of hits
 
 _PIECE = re.compile(r"\S+")  # no term contains white space
 _REMEMBERED = 2**17  # pieces whose terms are cached
@@ -96,8 +96,8 @@ def state_passages(
 def _nearest(hit: Hit, cosines_TQ: FloatArray, spans_T2: IntArray) -> Span | None:
     """Return the window of a hit's text with the largest MaxSim to the query, extended by ``grown``.
 
-    A smaller window is preferred to a larger one that is hardly nearer (``_UNIT``). A token belongs to the unit in
-    which it starts, because an unknown token may be a long text without spaces. Without tokens, the first window is
+    A smaller window is preferred to a larger one that is hardly nearer (``_GAIN_OF_UNIT``). A token belongs to the unit
+    in which it starts, because an unknown token may be a long text without spaces. Without tokens, the first window is
     returned.
     """
     spans = units(hit.text, body_start(hit))
@@ -112,7 +112,7 @@ def _nearest(hit: Hit, cosines_TQ: FloatArray, spans_T2: IntArray) -> Span | Non
 
     def nearness(window: tuple[int, int]) -> float:
         first, end = window
-        return float(best_UQ[first:end].max(axis=0).mean()) - _UNIT * (end - first)
+        return float(best_UQ[first:end].max(axis=0).mean()) - _GAIN_OF_UNIT * (end - first)
 
     first, end = max(windows(read), key=nearness)
     return grown(hit.text, spans, kept[first], kept[end - 1] + 1)
@@ -133,14 +133,14 @@ def _content_terms(query: str, analyzer: Analyzer) -> frozenset[str]:
 
 @cache
 def _empty_terms(version: int) -> frozenset[str]:
-    """Return the terms of English function words; BM25's stop words are only a few of these."""
+    """Return the terms of English function words, of which the stop words of BM25 are only a few."""
     return frozenset(chain.from_iterable(Analyzer(version=version).terms(sorted(stop_list("EN_PLUS")))))
 
 
 def _best(text: str, spans: Sequence[Span], terms: Sequence[frozenset[str]], weights: dict[str, float]) -> Span | None:
-    """Return the window with the largest weight of terms, extended by ``grown``.
+    """Return the window whose terms have the largest sum of weights, extended by ``grown``.
 
-    Among windows of equal weight, the smallest is preferred, and then the first.
+    Among windows of equal sums, the smallest is preferred, and then the first.
     """
     if not spans:
         return None
@@ -165,7 +165,7 @@ def _passage(hit: Hit, span: Span | None, matches: Sequence[Match]) -> Passage:
 
 
 def _terms_of(spans: Sequence[Span], matches: Sequence[Match]) -> list[frozenset[str]]:
-    """Return the terms of ``matches`` in each unit; matches and units are in the order of the text."""
+    """Return the terms of the matches in each unit; matches and units are in the order of the text."""
     found: list[set[str]] = [set() for _ in spans]
     row = 0
     for term, start, _ in matches:

@@ -1,4 +1,4 @@
-"""Phrasings: further forms of one query, each for one stage of the search.
+"""Phrasings: further wordings of one query, each for one stage of the search.
 
 Key words go to BM25. A made-up answer is encoded as a document, because it lies nearer to the true answer than the
 question does (HyDE, Gao et al. 2022). In both stages, the query has the weight ``LEAD``, and the mean of its other
@@ -37,7 +37,7 @@ class Phrasings:
 
 
 def led_vector(query_D: FloatArray, answers_KD: FloatArray) -> FloatArray:
-    """Return the weighted mean of the directions of a query and its answers, of length 1: shape (D,)."""
+    """Return the weighted mean of the directions of a query and its answers, normalised: shape (D,)."""
     return unit(LEAD * unit(query_D) + unit(answers_KD).mean(axis=0))
 
 
@@ -50,7 +50,7 @@ def led_terms(query: SparseVector, words: Sequence[SparseVector]) -> SparseVecto
 
 
 def led_weight(query: float, words: Sequence[float]) -> float:
-    """Return the weight of the terms of ``led_terms``, from those of the query and of its key words."""
+    """Return the weight of the terms of ``led_terms``, given the weights of the query and of its key words."""
     return query + sum(words) / (LEAD * len(words))
 
 

@@ -46,10 +46,10 @@ _RISE_COUNTS = 1.3
 UNMEASURED_WORDS = 0.7
 """Weight of words in a collection whose average number of terms is not known."""
 
-_DIFFERENT_TERMS = 21.0  # number of different terms of a text for which words count 1
-_SHARE_DIFFERENT = 0.84  # different terms among 25 terms of prose, for texts whose different terms are not counted
-_LEAST_WORDS, _MOST_WORDS = 0.6, 2.5  # weight of words for short sentences, and for texts that a model reads whole
-_MOST_UNMEASURED = 2.0  # if it is not measured: questions and answers may have few words in common
+_DIFFERENT_TERMS = 21.0  # number of different terms of a text for which words have the weight 1
+_SHARE_DIFFERENT = 0.84  # share of different terms in 25 terms of prose, for texts whose different terms are uncounted
+_LEAST_WORDS, _MOST_WORDS = 0.6, 2.5  # limits of the weight of words, for texts that a model reads whole
+_MOST_UNMEASURED = 2.0  # limit of an unmeasured weight, because questions and answers may have few words in common
 _LONG = 250.0  # terms beyond which the weight grows again, because many models read 256 tokens only
 
 UNLEARNT = 0.2
@@ -78,8 +78,8 @@ class Calibration:
         words: Weight of words in a hybrid search (``retrieval.fusion``), relative to that for texts of 21 different
             terms.
         unknown_texts: Whether most texts of the collection consist mostly of words that the model does not know.
-        learnt: How much the model has learnt of the collection's language, from 0 to 1. It is None if the landmarks
-            say 1 as well (``share_learnt``), and in calibrations of older versions.
+        learnt: How much the model has learnt of the collection's language, from 0 to 1. None, as in calibrations of
+            older versions, means that ``share_learnt`` computes it from the landmarks.
     """
 
     version: Literal[1] = 1
@@ -144,17 +144,17 @@ def model_calibration(
 
 
 def known_name(model: str, space: str) -> str:
-    """Return ``model`` if ``MODELS`` has it, else the known model of this space; ``model`` if the space is unknown."""
+    """Return the name in ``MODELS`` of a model or of its space; ``model`` if neither is known."""
     return model if model in MODELS else _NAMES.get(space, model)
 
 
 def usual_words(terms: float, different: float | None = None, most: float = _MOST_WORDS) -> float:
-    """Return the usual weight of words for texts with this many terms on average; 0 terms are an unknown length.
+    """Return the usual weight of words for texts with an average of ``terms`` terms; 0 if the average is unknown.
 
-    A vector says all of a short sentence. The more a text says, the less of it is in its vector, and the more its words
-    tell. A text that repeats its terms, such as source code, says less than prose of its length, so the weight follows
-    the average number of ``different`` terms of a text; None is the usual number in prose. For texts that a model reads
-    whole, the weight is at most ``most``; for longer ones, it grows on.
+    The vector of a short sentence holds all that the sentence says. The more a text says, the less of it is in its
+    vector, and the more its words tell. A text that repeats its terms, such as source code, says less than prose of its
+    length. The weight therefore follows the average number of ``different`` terms of a text (None: as in prose). It is
+    at most ``most`` for texts that a model reads whole, and larger for longer texts.
     """
     if not terms:
         return UNMEASURED_WORDS
@@ -180,7 +180,7 @@ def known_calibration(model: str, texts: int = MANY, terms: float = 0.0, differe
 
 
 def completed(calibration: Calibration | None, known: Calibration) -> Calibration | None:
-    """Return the calibration; it takes missing landmarks, and then the weight of words too, from ``known``."""
+    """Return the calibration; if it lacks landmarks, with the landmarks and the weight of words of ``known``."""
     if calibration is None or calibration.landmarks is not None:
         return calibration
     return replace(calibration, unrelated=known.unrelated, near=known.near, words=known.words)
@@ -198,10 +198,10 @@ def relevance(
 ) -> float | None:
     """Return the relevance of a hit from its scores "dense" and "sparse", of which one may be missing.
 
-    The relevance is None without a calibration or a score, and for a cosine without landmarks. Words decide if
-    the query or the collection consists mostly of words that the model does not know: the dense scores then say
-    nothing. Codes in a query and a language that the model has hardly learnt let words decide in part. A query of
-    one term is a search for this word, so a cosine below landmark 0 then counts like landmark 0.
+    The relevance is None without a calibration or a score, and for a cosine without landmarks. Words alone decide if
+    the query or the collection consists mostly of words that the model does not know: dense scores then say nothing.
+    Words decide in part if the query has codes, or if the model has hardly learnt the language. A query of one term is
+    a search for this word: a cosine below landmark 0 then counts as landmark 0.
 
     Args:
         scores: Scores of the hit.
@@ -251,7 +251,7 @@ def states_calibration(encoder: object, measured: Calibration | None = None) -> 
     """Return the landmarks of MaxSim for the encoder's model, or None if they are not known.
 
     ``measured`` is the calibration of a collection. In a language that the model has not learnt, all texts are near
-    each other, by their vectors and by their token states. Both landmarks lie higher there.
+    each other, by their vectors and by their token states. Both landmarks of such a collection are higher.
     """
     model = _model_of(encoder)
     known, by_vectors = STATES.get(model), MODELS.get(model, Calibration()).unrelated
@@ -267,7 +267,8 @@ def states_calibration(encoder: object, measured: Calibration | None = None) -> 
 def relevance_by_states(before: float | None, maxsim: float, known: Calibration | None) -> float | None:
     """Return the relevance of a hit after late interaction: the mean of the log-odds before it and those by MaxSim.
 
-    ``known`` has the landmarks of MaxSim (``states_calibration``). Without them ``before`` is kept; None stays None.
+    ``known`` has the landmarks of MaxSim (``states_calibration``). If ``before`` or ``known`` is None, ``before`` is
+    returned.
     """
     if before is None or known is None:
         return before
@@ -279,8 +280,8 @@ def relevance_by_states(before: float | None, maxsim: float, known: Calibration 
 def _model_of(encoder: object) -> str:
     """Return the model's name for a look-up of landmarks; "" if the encoder changes the model's settings.
 
-    Only an ``Encoder`` has overrides. Other encoders may have to call their model to compute their space, so they are
-    not asked for it.
+    The space of an encoder without ``overrides`` is not read, because the encoder may have to call its model to compute
+    the space.
     """
     name = "" if getattr(encoder, "overrides", None) else str(getattr(encoder, "name", ""))
     return known_name(name, str(getattr(encoder, "space", ""))) if hasattr(encoder, "overrides") else name

@@ -1,4 +1,4 @@
-"""Two stages in one call: a retriever finds candidates, a reranker orders them. Both stages take many queries."""
+"""Two stages in one call: a retriever finds candidates, and a reranker orders them, for one query or for many."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class BatchReranker(Reranker, Protocol):
 
 
 class RetrieveRerank:
-    """Retrieves candidates, reranks them, keeps the best hits, and finds the passages of these.
+    """Retrieves candidates, reranks them, keeps the best hits, and finds their passages.
 
     Args:
         retriever: Finds the candidates, by ``search_many`` if it has this method.
@@ -63,7 +63,7 @@ class RetrieveRerank:
     Raises:
         ConfigurationError: ``candidates`` is below 1, the retriever has no ``search``, or the reranker no ``rerank``.
 
-    ``asearch`` and ``asearch_many`` are the awaitable forms of ``search`` and ``search_many``: the event loop goes on.
+    ``asearch`` and ``asearch_many`` are ``search`` and ``search_many`` to be awaited; they do not block the event loop.
     """
 
     def __init__(self, retriever: Retriever, reranker: Reranker, candidates: int = 100) -> None:
@@ -110,7 +110,7 @@ class RetrieveRerank:
         passages: bool = True,
         **options: Any,
     ) -> list[list[Hit]]:
-        """``search`` for many queries at once; only the retriever finds passages."""
+        """``search`` for many queries at once. Passages come from the retriever only."""
         cut = _Cut.taken(limit, options)
         queries = check_texts(queries, name="query", argument="queries")
         options |= without_passages(self.retriever)
@@ -123,7 +123,7 @@ class RetrieveRerank:
         return [self.retriever.with_passages(query, hits) for query, hits in zip(queries, best, strict=True)]
 
     def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        """Return the hits of one query after the retriever, and then the reranker, has found their passages."""
+        """Return the hits of one query with passages from the retriever, which the reranker may replace."""
         for stage in (self.retriever, self.reranker):
             if isinstance(stage, PassageFinder):
                 hits = stage.with_passages(query, hits)
@@ -135,7 +135,7 @@ class RetrieveRerank:
 
 
 def _checked(lists: object, queries: int, where: str) -> list[list[Hit]]:
-    """Return the hits of each query; raise InputError as ``check_hits`` does, or unless each query has one list."""
+    """Check the answer of a stage: one list of hits for each query. Errors are those of ``check_hits``."""
     answers = list(cast("Iterable[object]", lists)) if is_list(lists) else None
     if answers is None or len(answers) != queries:
         raise InputError(f"{where}: expected a list of hits for each of {queries} queries")

@@ -44,7 +44,7 @@ class ParsedQuery:
         return bool(self.phrases or self.excluded)
 
     def admits(self, *texts: str) -> bool:
-        """Return whether each phrase is in one of the texts, and no excluded word or phrase is in any."""
+        """Return whether each phrase is in at least one of the texts, and each exclusion in none of them."""
         there = f" {' | '.join(' '.join(_words(text)) for text in texts)} "
         return all(_in(there, each) for each in self.phrases) and not any(_in(there, each) for each in self.excluded)
 

@@ -1,4 +1,4 @@
-"""Tuned search: a retriever for the setting that ``evaluation.tuning`` chose, which the collection's notes keep."""
+"""Tuned search: a retriever that uses the setting which ``evaluation.tuning`` has stored in a collection's notes."""
 
 from __future__ import annotations
 

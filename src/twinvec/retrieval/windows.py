@@ -1,4 +1,4 @@
-"""Windows: cut a text into units (sentences and lines), and form the windows of units that can be a passage.
+"""Windows: a text is cut into units (sentences and lines), and a window of units can become a passage.
 
 sentencex, the segmenter of Wikimedia, cuts prose into sentences. A line of a table, of code or of a list is a unit by
 itself, because its sense ends with the line. No unit begins or ends within a word, unless the word is longer than a
@@ -21,14 +21,14 @@ MOST_UNITS = 3
 """Largest number of units in a window; a window of less than ``SHORTEST`` characters may have more."""
 
 _PART = LONGEST // MOST_UNITS  # columns of each part of a unit that is cut
-_MARKS = 16  # further characters that a piece of a word may have, for combining marks behind its last letter
+_MARKS = 16  # most characters by which a piece of a word is extended, for combining marks behind its last letter
 
 _LANGUAGE = "en"  # sentencex has general rules for all scripts; only the abbreviations are English
 _LINE = re.compile(r"[^\n]+")
 _HEAD = r"[^\S\n]*(?:>[^\S\n]*|(?:[-*+]|\d{1,3}[.)])[^\S\n]+)*"  # the beginning of a line in a quotation or a list item
 _FENCE_SIGN = r"(```(?!`*[^`\n]+`)|~~~)"  # ```code``` in one line is part of a sentence
 _FENCE = re.compile(_HEAD + _FENCE_SIGN)
-_FENCE_END = re.compile(r"[^\S\n]*(?:>[^\S\n]*)*" + _FENCE_SIGN)  # without list items, which do not end a block of code
+_FENCE_END = re.compile(r"[^\S\n]*(?:>[^\S\n]*)*" + _FENCE_SIGN)  # a fence in a list item does not end a block of code
 _FENCES = re.compile(f"^{_HEAD}{_FENCE_SIGN}(.*)$", re.MULTILINE)
 _COMMENT = re.compile(r"\s*<!--.*-->\s*$")
 _ALONE = re.compile(  # the beginning of a table row, a heading, or a line like code
@@ -64,7 +64,7 @@ class Span(NamedTuple):
 
 
 def whole_lines(text: str, lines: str) -> list[int]:
-    """Return the positions of ``lines`` in a text, where they are whole lines, with only blanks beside them."""
+    """Return the positions at which ``lines`` stand in a text as whole lines; blanks may surround them."""
     if not lines.strip():
         return []
     found = re.finditer(re.escape(lines) + r"[^\S\n]*(?=\n|\Z)", text)
@@ -163,9 +163,10 @@ class Block(NamedTuple):
 
 
 def blocks(text: str, start: int = 0) -> Iterator[Block]:
-    """Yield the blocks of a text from ``start`` on: each table row, code line and heading, and lines of prose together.
+    """Yield the blocks of a text from ``start`` on.
 
-    Each item of a list begins a block. Empty lines, comments and the fences around code are left out.
+    Each table row, code line and heading is a block, and so are adjacent lines of prose together. Each item of a list
+    begins a block. Empty lines, comments and the fences around code are left out.
     """
     begun: int | None = None  # start of the prose before the line
     ended = start  # end of the previous line
@@ -250,7 +251,7 @@ def _cut(text: str, block: Block) -> Iterator[Span]:
 
 
 def _short(text: str, unit: Span) -> Iterator[Span]:
-    """Yield a unit, or, if it is longer than a window, parts of about equal size, ``_PART`` at most."""
+    """Yield a unit, or its parts if it is longer than a window: of about equal size, at most ``_PART`` columns."""
     if (columns := _columns(text, unit)) <= LONGEST:
         yield unit
         return
@@ -266,7 +267,7 @@ def _short(text: str, unit: Span) -> Iterator[Span]:
 
 
 def _pieces(text: str, word: Span) -> Iterator[Span]:
-    """Yield a word, or, if it is longer than a window, pieces of it, which end behind punctuation if possible."""
+    """Yield a word, or its pieces if it is longer than a window; a piece ends behind punctuation if possible."""
     if (columns := _columns(text, word)) <= LONGEST:
         yield word
         return
@@ -285,7 +286,10 @@ def _part_size(span: Span, columns: int) -> int:
 
 
 def _end_of_piece(text: str, start: int, end: int) -> int:
-    """Return the end of a piece of a long word: behind punctuation in its second half, else ``end`` or soon after."""
+    """Return where a piece of a long word ends: behind punctuation in its second half, or else at ``end``.
+
+    Characters that belong to the one before them are added.
+    """
     behind_signs = (at for at in range(end, (start + end) // 2, -1) if category(text[at - 1]) in _ENDING_SIGNS)
     found = next(behind_signs, end)
     while found < end + _MARKS and _continues(text, found):

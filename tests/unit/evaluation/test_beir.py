@@ -63,7 +63,7 @@ def test_ids_may_be_whole_numbers(beir):
 
 
 def test_a_missing_split_names_those_there(beir):
-    with pytest.raises(InputError, match=r"dev.tsv: missing; splits there: test"):
+    with pytest.raises(InputError, match=r"dev.tsv: missing; the folder has the splits test"):
         load_beir(beir, "dev")
 
 

@@ -47,7 +47,7 @@ def test_winogender_by_hand(write, table_model):
     ("sentences", "said"),
     [
         ("nurse.male.txt\tx\n", "all_sentences.tsv:2: sentid 'nurse.male.txt' is not of the form"),
-        ("nurse.someone.0.male.txt\tx\n", "nurse.someone.0 has the variants male; all three"),
+        ("nurse.someone.0.male.txt\tx\n", "nurse.someone.0 has only the variants male; expected male, female, neutral"),
         (
             "".join(f"vet.x.0.{each}.txt\tx\n" for each in ("male", "female", "neutral")),
             "no row for the occupation 'vet'",
@@ -114,7 +114,7 @@ def test_a_kind_of_winobias_needs_two_pairs(write, kept):
     for side, lines in (("pro", PRO), ("anti", ANTI)):
         write(f"winobias/{side}_stereotyped_type1.txt.dev", "\n".join(lines[:2]) + "\n")
         write(f"winobias/{side}_stereotyped_type2.txt.dev", "\n".join([*lines[:kept], lines[2]]) + "\n")
-    with pytest.raises(InputError, match=rf"winobias: of the {2 + kept} lines of type2, {kept} differ between"):
+    with pytest.raises(InputError, match=rf"winobias: only {kept} of the {2 + kept} lines of type2 differ between"):
         load_winobias(folder)
 
 
@@ -136,6 +136,13 @@ def test_malformed_winobias_is_refused(write, table_model, anti, said):
 def test_a_missing_file_of_winobias_is_named(tmp_path, table_model):
     with pytest.raises(InputError, match=r"pro_stereotyped_type1.txt.dev: cannot be read"):
         evaluate_winobias(table_model({}), tmp_path)
+
+
+@pytest.mark.parametrize(("gender", "side"), [("other", 1), ("neutral", "male"), ("neutral", 0)])
+def test_a_malformed_set_of_winobias_made_by_hand_is_refused(table_model, gender, side):
+    line = ({"male": "he", "female": "she", gender: "they"}, side)
+    with pytest.raises(InputError, match=r"data: 'type1': expected a list of \(sentences by gender, 1 or -1\)"):
+        evaluate_winobias(table_model({}), {"type1": [line, line]})
 
 
 @pytest.mark.data

@@ -191,6 +191,20 @@ def test_a_system_does_not_differ_from_itself(remembering, small):
     assert (test.difference, test.p_value) == (0, 1)
 
 
+def test_results_of_different_queries_are_not_compared():
+    first, second = (
+        measure_ir({}, BeirSet("s", DOCUMENTS, {"q": "a", query: "b"}, {"q": {"1": 1}, query: {"2": 1}}), **FAST)
+        for query in ("r", "s")
+    )
+    with pytest.raises(ConfigurationError, match="the results are of different queries"):
+        compare_ir(first, second)
+
+
+def test_the_documents_of_a_set_may_come_from_an_iterator():
+    data = BeirSet("s", iter(DOCUMENTS), {"q": "moon"}, {"q": {"2": 1}})
+    assert data.documents == DOCUMENTS
+
+
 DOCUMENTS = [Document("1", "cats sleep"), Document("2", "the moon")]
 
 

@@ -87,7 +87,14 @@ def test_tags_fit_a_run_and_a_file_name_and_stay_apart():
     assert len(first) == len(second) == 60
 
 
-@pytest.mark.parametrize("name", ["ndcg", "ndcg@0", "ndcg@x", "auc@10", "ndcg@10)", ""])
+@pytest.mark.parametrize("odd", ["\0", "\ud800", " "])
+def test_ids_may_have_any_character(odd):
+    run = {f"q{odd}a": {f"d{odd}a": 2, f"d{odd}b": 1}, f"q{odd}b": {f"d{odd}a": 1}}
+    qrels = {f"q{odd}a": {f"d{odd}b": 1}, f"q{odd}b": {f"d{odd}a": 1}}
+    assert measure_run(run, qrels, ["map@10"]).per_query["map@10"].tolist() == [50, 100]
+
+
+@pytest.mark.parametrize("name", ["ndcg", "ndcg@0", "ndcg@x", f"ndcg@{10**9}", "auc@10", "ndcg@10)", ""])
 def test_an_unknown_measure_is_refused(name):
     with pytest.raises(ConfigurationError, match="is not one of ndcg@k"):
         measure_run(RUN, QRELS, [name])
@@ -98,7 +105,7 @@ def test_no_judgements_are_refused():
         measure_run(RUN, {})
 
 
-@pytest.mark.parametrize("run", [{"q 1": {"a": 1.0}}, {"q": {"a b": 1.0}}, {"q": {"": 1.0}}])
+@pytest.mark.parametrize("run", [{"q 1": {"a": 1.0}}, {"q": {"a b": 1.0}}, {"q": {"": 1.0}}, {"q": {"\ud800": 1}}])
 def test_ids_that_the_format_cannot_hold_leave_the_old_file(tmp_path, run):
     path = tmp_path / "run.trec"
     write_run(RUN, path)
@@ -106,6 +113,12 @@ def test_ids_that_the_format_cannot_hold_leave_the_old_file(tmp_path, run):
         write_run(run, path)
     assert read_run(path) == RUN
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_tag_that_the_format_cannot_hold_is_refused(tmp_path):
+    with pytest.raises(InputError, match="cannot hold the tag 'a b'"):
+        write_run(RUN, tmp_path / "run.trec", "a b")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,11 @@ def test_a_label_that_the_head_does_not_know_is_named(table_model):
             evaluate_nli(table_model(vectors), strange, **options)
 
 
+def test_equal_labels_are_refused():
+    with pytest.raises(InputError, match="alike: every label is 'yes'; at least two different labels are needed"):
+        NliSet("alike", ["yes"] * 6, list("abcdef"), list("ghijkl"))
+
+
 def test_too_few_premises_for_folds_are_refused(table_model):
     data = NliSet("few", ["yes", "no"], ["p", "p"], ["a", "b"])
     with pytest.raises(InputError, match="fewer than 5 premises"):

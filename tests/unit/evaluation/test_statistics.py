@@ -66,5 +66,7 @@ def test_a_share_of_all_is_not_certain():
 def test_too_few_items_and_unequal_lengths_are_refused(noise):
     with pytest.raises(ConfigurationError, match="at least two items"):
         interval(noise[0][:1])
+    with pytest.raises(ConfigurationError, match=r"samples of equal length .* got lengths \[400, 399\]"):
+        interval(noise[0], noise[1][:399], statistic=spearman)
     with pytest.raises(ConfigurationError, match="400 and 399 items"):
         paired_test(noise[0], noise[1][:399])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from twinvec.errors import InputError
+from twinvec.errors import ConfigurationError, InputError
 from twinvec.evaluation.sts import StsSet, compare_sts, evaluate_sts, load_sts, pair_similarities, pearson, spearman
 
 HEADER = "score\tsentence1\tsentence2\n"
@@ -109,6 +109,16 @@ def test_a_model_does_not_differ_from_itself_but_from_its_reverse(write, table_m
     worse = compare_sts(good, bad, resamples=200)
     assert worse.difference == pytest.approx(-200)
     assert worse.p_value < 0.02
+
+
+def test_results_of_different_pairs_are_not_compared(table_model):
+    model = table_model({"a": (1, 0), "b": (0, 1), "c": (1, 1)})
+    first, second = (
+        evaluate_sts(model, StsSet("made", ["a", "b"], texts, [1, 2]), resamples=9)
+        for texts in (["b", "c"], ["c", "b"])
+    )
+    with pytest.raises(ConfigurationError, match="the results are of different pairs"):
+        compare_sts(first, second)
 
 
 @pytest.mark.slow

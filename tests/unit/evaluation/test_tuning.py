@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ from twinvec.evaluation.tuning import (
     measure_settings,
     tune,
     tune_by_documents,
+    tune_collection,
     tuned,
 )
 from twinvec.export import export_model
@@ -240,6 +242,14 @@ def test_a_retriever_of_other_documents_is_refused():
 
     with pytest.raises(InputError, match="made: the collection finds none of its documents"):
         tune(Elsewhere(), DATA, **FAST)
+
+
+def test_a_collection_is_tuned_on_a_set_with_judgements():
+    collection = SimpleNamespace(find=list, search=lambda *_, **__: [], encoder=None)
+    with pytest.raises(InputError, match="data: expected a BeirSet"):
+        tune_collection(collection, "scifact")
+    with pytest.raises(InputError, match="x: 0 judged queries; choosing a setting needs at least 10"):
+        tune_collection(collection, BeirSet("x", [], {"q": "a query"}, {}))
 
 
 def test_a_measure_is_taken_at_its_full_depth():

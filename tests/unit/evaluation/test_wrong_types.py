@@ -162,6 +162,13 @@ def test_ids_of_a_run_are_strings():
             measures.measure_run(wrong, {"q0": {"d0": 1}}, ["mrr@10"])
 
 
+def test_an_integer_beyond_every_float_is_no_score():
+    with pytest.raises(TwinvecError, match="expected numbers as scores"):
+        measures.check_run({"q": {"d": 10**400}})
+    with pytest.raises(TwinvecError, match="huge: expected a list of scores"):
+        sts.StsSet("huge", ["a", "b"], ["c", "d"], [1, 10**400])
+
+
 def test_samples_of_an_interval_are_numbers():
     with pytest.raises(TwinvecError, match="samples: expected a list of numbers"):
         statistics.interval([1, "a"])

@@ -15,7 +15,7 @@ from twinvec.retrieval.documents import MAX_PAYLOAD_BYTES, as_document, json_pay
 
 @pytest.mark.parametrize("value", [float("nan"), 10**30, [{"deep": float("inf")}], object(), "x" * MAX_PAYLOAD_BYTES])
 def test_a_value_that_is_no_plain_json_is_named_by_its_key(value):
-    with pytest.raises(DocumentError, match=r"document 'a': the payload has to be plain JSON .*: 'year': "):
+    with pytest.raises(DocumentError, match=r"document 'a': the payload must be plain JSON .*: 'year': "):
         json_payload(Document("a", "tea", payload={"price": 0.5, "year": value, "worse": value}))
 
 
@@ -74,6 +74,11 @@ def test_a_number_that_is_missing_is_named_with_what_to_give(value):
         value = pytest.importorskip("pandas").NA
     with pytest.raises(DocumentError, match=r"'price': \S+ is not a JSON value; give null \(None in Python\) or leave"):
         json_payload(Document("a", "tea", payload={"ok": 1, "price": value, "other": object()}))
+
+
+def test_hidden_keys_of_a_wrong_type_are_refused():
+    with pytest.raises(DocumentError, match=r"document 'a': hidden must be HiddenKeys\(.*\), got \('day',\)"):
+        as_document(Document("a", "tea", hidden=("day",)), 0)
 
 
 def test_a_document_of_langchain_may_have_dates():

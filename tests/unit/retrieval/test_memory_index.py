@@ -249,6 +249,11 @@ def test_vectors_of_another_size_are_refused(encoder):
         index.add([("b", "cats")])
 
 
+def test_an_encoder_that_returns_nothing_is_refused(encoder):
+    with pytest.raises(BadVectorError, match=r"the encoder gave vectors of shape \(\)"):
+        MemoryIndex(Wrapped(encoder, lambda vectors: None), ["dogs"])
+
+
 @pytest.mark.parametrize("bend", [lambda vectors: vectors[:, :100], lambda vectors: vectors * np.float32(np.nan)])
 def test_bad_vectors_of_queries_are_refused(encoder, bend):
     bent = Wrapped(encoder)
@@ -262,6 +267,11 @@ def test_bad_vectors_of_queries_are_refused(encoder, bend):
 def test_an_unknown_fusion_is_refused_at_once(encoder):
     with pytest.raises(ConfigurationError, match="'sum'"):
         MemoryIndex(encoder, fusion="sum")
+
+
+def test_a_calibration_of_a_wrong_type_is_refused_at_once(encoder):
+    with pytest.raises(ConfigurationError, match=r"calibration: expected Calibration\(...\), got 0.5"):
+        MemoryIndex(encoder, calibration=0.5)
 
 
 def test_fusion_is_that_of_the_index(encoder):
@@ -469,7 +479,7 @@ def test_a_reranker_of_somebody_else_needs_no_bar(index):
 @pytest.mark.parametrize("value", [b"7", 2j, {"a", "b"}, float("nan"), 2**63])
 def test_a_payload_that_no_filter_could_find_is_refused_as_by_a_collection(encoder, value):
     index = MemoryIndex(encoder, [("a", "tea")])
-    with pytest.raises(DocumentError, match=r"document 'b': the payload has to be plain JSON .*: 'day': "):
+    with pytest.raises(DocumentError, match=r"document 'b': the payload must be plain JSON .*: 'day': "):
         index.add([{"id": "c", "text": "tea"}, {"id": "b", "text": "tea", "day": value}])
     assert len(index) == 1
 

@@ -31,9 +31,9 @@ from twinvec.text import check_texts
 
 
 def load_model(name: str, precision: Precision = "auto") -> TextModel:
-    """Return the baseline that a name with a prefix such as "glove:" stands for; for other names, an ``Encoder``.
+    """Return the baseline for a name with a prefix such as "glove:", or the ``Encoder`` for any other name.
 
-    The encoder computes in ``precision``; a baseline ignores it.
+    The encoder computes in ``precision``; a baseline ignores this argument.
     """
     match _parts(name):
         case "glove", path:
@@ -59,7 +59,7 @@ def check_model(name: str) -> None:
 
 
 class Baseline:
-    """A module of sentence-transformers, pooled, as a ``TextModel``; it has no prompts."""
+    """A ``TextModel`` that pools the output of a module of sentence-transformers; it has no prompts."""
 
     def __init__(self, name: str, first: Any, pooling: str) -> None:
         pool = _modules().Pooling(first.get_embedding_dimension(), pooling)
@@ -81,7 +81,7 @@ class Baseline:
 def average_of_words(path: str | Path) -> Baseline:
     """Return a model that averages word vectors, without stop words, as sentence-transformers' GloVe models do.
 
-    Each line of the file holds a word and its numbers. Raises InputError on any other file.
+    Each line of the file holds a word and its numbers. Raises InputError for any other file.
     """
     path = Path(path)
     _check_head(path)  # the reader of sentence-transformers skips malformed lines, and downloads a missing file
@@ -125,9 +125,10 @@ def _check_head(path: Path) -> None:
 
 def _has_numbers(fields: list[str]) -> bool:
     try:
-        return all(float(each) is not None for each in fields[1:])
+        list(map(float, fields[1:]))
     except ValueError:
         return False
+    return True
 
 
 def _modules() -> Any:

@@ -1,4 +1,4 @@
-"""Compares systems on the same tasks, by paired tests against the first, in a report with plots and examples."""
+"""Comparison of systems on the same tasks: paired tests against the first system, and a report with plots."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from twinvec.evaluation.reranking import gain
 from twinvec.evaluation.statistics import RESAMPLES, PairedTest, Values, paired_test
 from twinvec.evaluation.sts import StsResult, compare_sts
 from twinvec.evaluation.suite import SystemResults, Tasks, prepare
+from twinvec.support.atomic import atomic_write
 from twinvec.support.checks import as_list, check_data, check_output_folder, file_path, string
 
 _EXAMPLES = 5
@@ -72,11 +73,10 @@ def compare(
     resamples: int = RESAMPLES,
     progress: bool = False,
 ) -> Comparison:
-    """Measure two or more different systems, and test each other system against the first.
+    """Measure two or more different systems, and test each further system against the first.
 
-    All models compute in ``precision``.
-
-    Raises ConfigurationError for fewer or equal systems. Errors of ``prepare`` come before any measurement.
+    All models compute in ``precision``. Raises ConfigurationError for fewer than two systems, or if two are equal.
+    Errors of ``prepare`` are raised before any measurement.
     """
     systems = [string(each, f"systems[{row}]") for row, each in enumerate(as_list(systems, "systems", "names"))]
     if len(systems) < 2 or len(set(systems)) < len(systems):
@@ -93,7 +93,8 @@ def compare(
 def write_report(comparison: Comparison, folder: str | Path) -> list[Path]:
     """Write report.md, report.html and the plots into ``folder``; return the paths written.
 
-    Raises InputError if ``comparison`` is not one, and ConfigurationError if the folder cannot be made or written.
+    Raises InputError if ``comparison`` is not a ``Comparison``, and ConfigurationError if the folder cannot be made or
+    written.
     """
     check_data(comparison, Comparison, "comparison", "a Comparison(...), as compare returns it")
     folder = file_path(folder, "folder")
@@ -108,7 +109,7 @@ def write_report(comparison: Comparison, folder: str | Path) -> list[Path]:
     )
     written = [folder / "report.md", folder / "report.html"]
     for path, content in zip(written, (text, page), strict=True):
-        path.write_text(content, encoding="utf-8")
+        atomic_write(path, content)
     return written + pictures
 
 
@@ -251,7 +252,7 @@ def _draw(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def _searched(first: SystemResults, second: SystemResults) -> list[tuple[str, IrResult, IrResult]]:
-    """Return (name, first system's result, second system's result) for each set of retrieval or questions."""
+    """Return (name, first system's result, second system's result) for each set that both systems have searched."""
     one, two = {**first.ir, **first.questions}, {**second.ir, **second.questions}
     return [(name, one[name], two[name]) for name in one if name in two]
 

@@ -52,7 +52,7 @@ def figure_tables(systems: Sequence[Mapping[str, Any]]) -> Iterator[FigureTable]
 
 
 def form_tables(system: Mapping[str, Any]) -> Iterator[FigureTable]:
-    """Yield for each set a table of the forms in which vectors can be stored, from ``evaluate --forms``."""
+    """Yield a table of the forms of storage for each set, from the results of ``evaluate --forms``."""
     for name, forms in system.get("forms", {}).items():
         measures = _measures(next(iter(forms.values())))
         rows = [[form, *(_cell(figures, measure) for measure in measures)] for form, figures in forms.items()]

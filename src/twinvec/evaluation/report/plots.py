@@ -15,6 +15,7 @@ from twinvec.errors import InputError
 from twinvec.evaluation.bias import WinogenderResult
 from twinvec.evaluation.serving import StorageVariant
 from twinvec.evaluation.statistics import Values
+from twinvec.support.atomic import replaced
 from twinvec.support.extras import import_extra
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7a5195", "#6b6b6b")
@@ -26,7 +27,10 @@ _NAMED_CLUSTERS = 20
 
 
 def bars(groups: Mapping[str, Mapping[str, tuple[float, Sequence[float] | None]]], path: Path) -> None:
-    """Draw figures with intervals, given by set and system: a group of bars for each set, a bar for each system."""
+    """Draw a group of bars for each set, with a bar for each system.
+
+    ``groups`` is set -> system -> (figure, bounds of its interval or None).
+    """
     systems = dict.fromkeys(system for group in groups.values() for system in group)
     colors = dict(zip(systems, cycle(COLORS), strict=False))
     lines = sum(len(group) for group in groups.values()) + len(groups)
@@ -70,7 +74,7 @@ def differences(samples: Mapping[str, Values], first: str, second: str, path: Pa
         axes.set_ylabel(f"{second}\nminus {first}", fontsize=8)
         axes.set_xlim(0, 100)
         low, high = axes.get_ylim()
-        axes.set_ylim(min(low, -1), max(high, 1))  # a tiny difference should look tiny
+        axes.set_ylim(min(low, -1), max(high, 1))  # so that a tiny difference looks tiny
     grid[-1].set_xlabel("queries in percent, ordered by the difference", fontsize=9)
     _save(figure, path)
 
@@ -112,7 +116,7 @@ def costs(sets: Mapping[str, Sequence[StorageVariant]], path: Path) -> None:
         axes.margins(x=0.12, y=0.25)
         low, high = axes.get_ylim()
         middle = (low + high) / 2
-        axes.set_ylim(min(low, middle - 2), max(high, middle + 2))  # a small difference should look small
+        axes.set_ylim(min(low, middle - 2), max(high, middle + 2))  # so that a small difference looks small
         axes.set_title(f"{name}: quality against memory", fontsize=9, loc="left")
         axes.set_ylabel(f"{measure} x 100", fontsize=9)
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8, labelspacing=0.8)
@@ -150,9 +154,7 @@ def cluster_map(vectors: FloatArray, labels: IntArray, names: Mapping[int, str],
     title = f"{len(points):,} texts, {len(names):,} clusters{named}, {int(alone.sum()):,} alone (grey)"
     axes.set_title(title, fontsize=10, loc="left")
     if names:
-        legend = axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=7, labelspacing=0.9)
-        for text in legend.get_texts():
-            text.set_parse_math(False)
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=7, labelspacing=0.9)
     _save(figure, path)
 
 
@@ -179,5 +181,10 @@ def _canvas(width: float, height: float, *, rows: int = 1, columns: int = 1) -> 
 
 
 def _save(figure: Any, path: Path) -> None:
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):  # the names of systems and data may have dollar signs, which enclose formulas
+        text.set_parse_math(False)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png")
+    with replaced(path) as partial:
+        figure.savefig(partial, format="png")

@@ -31,7 +31,7 @@ Values:
 
 - A list in the payload matches if one of its elements does. Both bounds of a range must hold for the same element. The
   words of ``text`` may be in several elements, the words of ``phrase`` must be in one.
-- A key that is missing never matches, so ``ne``, ``not_in`` and ``not`` hold for a document without the key.
+- A missing key matches no value, so ``ne``, ``not_in`` and ``not`` hold for a document without the key.
 - 1 equals 1.0, and neither equals true or "1". Ranges compare numbers as 64-bit floats. For ``id``, a whole number or
   a UUID stands for its text. Scalars of NumPy are values, too.
 - Dates in the payload are texts in ISO 8601: ``2024-05-01``, ``2024-05-01T10:30``, ``2024-05-01T10:30:00.5+02:00``.

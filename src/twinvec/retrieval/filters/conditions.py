@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Generic, TypeVar
 
 from twinvec.errors import FilterError
+from twinvec.retrieval.filters.instants import microseconds
 from twinvec.support.checks import shown
 
 Part = TypeVar("Part")
@@ -21,8 +22,7 @@ Filter = Mapping[str, Any]
 """A mapping in the language that ``twinvec.retrieval.filters`` describes."""
 
 EXACT_INTEGER = 2**53
-"""The first integer that float64 cannot tell from the next. Integers from here on are equal to integers only."""
-
+"""The first integer that float64 cannot tell from the next. An integer of this size or more equals integers only."""
 
 MAX_LEVELS = 5
 """Largest number of parts of a dotted key."""
@@ -32,11 +32,21 @@ _PART = re.compile(_ONE_PART)
 _KEY = re.compile(rf"{_ONE_PART}(?:\.{_ONE_PART})*+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AnyOf:
     """The field equals one of the values; a datetime equals texts of the same moment."""
 
     values: tuple[Scalar, ...]
+
+    @cached_property
+    def moments(self) -> frozenset[int]:
+        """The datetimes among the values, in microseconds since 1970."""
+        return frozenset(microseconds(value) for value in self.values if isinstance(value, datetime))
+
+    @cached_property
+    def scalars(self) -> frozenset[tuple[type, Scalar]]:
+        """All other values for a look-up: (str, text), (bool, value), (float, number), or (int, large integer)."""
+        return frozenset(_typed(value) for value in self.values if not isinstance(value, datetime))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +118,14 @@ class Not(Generic[Part]):
     """The part does not hold."""
 
     part: Part
+
+
+def _typed(value: str | int | float | bool) -> tuple[type, Scalar]:
+    if isinstance(value, (str, bool)):
+        return (str if isinstance(value, str) else bool), value
+    if isinstance(value, int) and abs(value) >= EXACT_INTEGER:
+        return int, value
+    return float, float(value)
 
 
 def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:

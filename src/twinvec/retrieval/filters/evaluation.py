@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
 from fractions import Fraction
 from typing import Any, TypeVar
 
 from twinvec.retrieval.filters.conditions import (
-    EXACT_INTEGER,
     AllOf,
     AnyOf,
     Between,
@@ -23,7 +21,6 @@ from twinvec.retrieval.filters.conditions import (
     IsNull,
     Not,
     OneOf,
-    Scalar,
     Test,
     split_key,
 )
@@ -41,7 +38,7 @@ def matches(conditions: Iterable[Condition], identity: str, payload: Mapping[str
 
 
 def matches_all(conditions: Iterable[Condition]) -> bool:
-    """Return whether the conditions hold for every document: there are no conditions, or only true ones."""
+    """Return whether the conditions hold for every document, whatever its payload."""
     return all(_known(each) is True for each in conditions)
 
 
@@ -94,7 +91,7 @@ def _passes(test: Test, found: list[Any]) -> bool:
     if isinstance(test, IsNull):
         return any(value is None for value in values)
     if isinstance(test, AnyOf):
-        return any(_equal(value, option) for value in values for option in test.values)
+        return any(_is_any_of(test, value) for value in values)
     if isinstance(test, Between):
         return any(_is_within(test.bounds, _number(value), float) for value in values)
     texts = [value for value in values if isinstance(value, str)]
@@ -106,15 +103,15 @@ def _passes(test: Test, found: list[Any]) -> bool:
     return any(has_phrase(text, test.text) for text in texts)
 
 
-def _equal(value: Any, option: Scalar) -> bool:
-    if isinstance(option, datetime):
-        return isinstance(value, str) and moment(value) == microseconds(option)
-    if isinstance(option, (str, bool)):
-        return isinstance(value, type(option)) and value == option
-    if isinstance(option, int) and abs(option) >= EXACT_INTEGER:
-        return isinstance(value, int) and value == option
-    number = _number(value)
-    return number is not None and number == float(option)
+def _is_any_of(test: AnyOf, value: Any) -> bool:
+    """Return whether a value of a document equals one of the values of the test."""
+    if isinstance(value, str):
+        return (str, value) in test.scalars or (bool(test.moments) and moment(value) in test.moments)
+    if isinstance(value, bool):
+        return (bool, value) in test.scalars
+    if isinstance(value, int) and (int, value) in test.scalars:
+        return True
+    return isinstance(value, (int, float)) and (float, _number(value)) in test.scalars
 
 
 def _is_within(
@@ -124,7 +121,7 @@ def _is_within(
 
 
 def _number(value: Any) -> float | None:
-    """Return a number in the form that stores compare; None for a value that is not a number."""
+    """Return a number as a float, the form in which stores compare numbers; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:

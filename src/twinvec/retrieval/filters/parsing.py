@@ -78,7 +78,7 @@ def _entry(key: object, wanted: object, depth: int) -> list[Condition]:
 
 
 def _combines(key: str, wanted: object) -> bool:
-    """Return whether a key named ``and``, ``or`` or ``not`` combines filters; if not, it is a key of the payload."""
+    """Return whether a key is the operator ``and``, ``or`` or ``not``; if not, it is a key of the payload."""
     if key.startswith("$"):
         return key in ("$and", "$or", "$not")
     if key not in ("and", "or", "not"):
@@ -120,7 +120,7 @@ def _field(key: str, wanted: object) -> list[Condition]:
             raise FilterError(f"filter {shown(key)}: {operator!r} is given twice")
         given[operator] = argument
     if not given:
-        raise FilterError(f"filter {shown(key)}: expected an operator in the mapping: {', '.join(_OPERATORS)}")
+        raise FilterError(f"filter {shown(key)}: the mapping has no operator; known operators: {', '.join(_OPERATORS)}")
     bounds = {name: given.pop(name) for name in _BOUNDS if name in given}
     conditions = [_OPERATE[name](key, argument) for name, argument in given.items()]
     return [Field(key, _range(key, bounds)), *conditions] if bounds else conditions

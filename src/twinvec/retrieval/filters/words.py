@@ -22,7 +22,7 @@ def words(text: str) -> list[str]:
 
 
 def searchable_parts(text: str) -> list[str]:
-    """Cut a text where every tokenizer cuts, and return the parts that have words."""
+    """Cut a text where every tokenizer of a store cuts, and return the parts that have words."""
     return words(text) if text.isascii() else [part for part in text.split() if words(part)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from dataclasses import replace
@@ -11,8 +12,9 @@ import pytest
 from matplotlib.image import imread
 
 from twinvec.errors import ConfigurationError, InputError, ModelNotFoundError
-from twinvec.evaluation.report.comparison import compare, write_report
-from twinvec.evaluation.suite import load_tasks
+from twinvec.evaluation.report import plots
+from twinvec.evaluation.report.comparison import Comparison, compare, write_report
+from twinvec.evaluation.suite import SystemResults, load_tasks
 
 SENTENCES = [f"{text} | *loudly* & <b>" for text in ("A cat sleeps.", "The cat is asleep.", "A dog barks.", "Bread.")]
 
@@ -140,6 +142,29 @@ def test_every_system_is_checked_before_the_first_is_measured(tasks, models, mon
     monkeypatch.setattr("twinvec.Encoder.encode", lambda *_, **__: pytest.fail("texts are encoded"))
     with pytest.raises(error, match=said):
         compare([models[0], system.replace("MODEL", models[1])], replace(tasks, rerank="maxsim"))
+
+
+def test_a_full_disk_leaves_the_old_report_and_plot(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("twinvec.support.atomic.put_in_place", fail)
+    files = [tmp_path / name for name in ("report.md", "figures.png")]
+    for file in files:
+        file.write_text("old")
+    with pytest.raises(OSError, match="No space left"):
+        write_report(Comparison([SystemResults("one"), SystemResults("two")], []), tmp_path)
+    with pytest.raises(OSError, match="No space left"):
+        plots.bars({"set": {"one": (50.0, None)}}, files[1])
+    assert [file.read_text() for file in files] == ["old", "old"]
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+
+
+def test_names_with_dollar_signs_are_no_formulas(tmp_path):
+    name, picture = "under_$5_and_$6", tmp_path / "plot.png"
+    plots.bars({name: {name: (50.0, [40.0, 60.0])}}, picture)
+    plots.differences({name: np.array([1.0, -1.0])}, name, "other", picture)
+    assert imread(picture).size
 
 
 def test_a_comparison_needs_two_different_models(tasks, models):

@@ -10,7 +10,7 @@ from twinvec.errors import DocumentError, TextError
 @pytest.mark.parametrize("value", [float("nan"), "\ud800", 2**70, object(), {1, 2}])
 def test_what_is_no_plain_json_is_refused_and_named(collection, value):
     notes = collection.notes("memory")
-    with pytest.raises(DocumentError, match=r"note 'b': it has to be plain JSON"):
+    with pytest.raises(DocumentError, match=r"note 'b': it must be plain JSON"):
         notes.put({"a": {"right": 1}, "b": {"wrong": value}})
     assert list(notes.find()) == []
 

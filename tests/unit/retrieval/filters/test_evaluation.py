@@ -92,3 +92,30 @@ def test_numbers_beyond_a_float_are_larger_than_every_limit():
     conditions = parse_filter({"n": {"gt": 1e300}})
     assert matches(conditions, "a", {"n": 10**400})
     assert not matches(conditions, "a", {"n": -(10**400)})
+
+
+def test_white_space_behind_a_date_is_read_once():
+    """With quadratic cost, a million spaces would take hours."""
+    conditions = parse_filter({"day": {"gte": "2024-01-01"}})
+    assert not matches(conditions, "d", {"day": f"2024-01-01{' ' * 10**6}10:30:00 x"})
+    assert matches(conditions, "d", {"day": f"2024-01-01{' ' * 10**6}10:30:00"})
+
+
+class CountedText(str):
+    """A text that counts how often it is compared."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+    comparisons = 0
+
+    def __eq__(self, other):
+        CountedText.comparisons += 1
+        return str.__eq__(self, other)
+
+
+def test_many_values_are_looked_up_and_not_compared_one_by_one():
+    names = [CountedText(number) for number in range(100)]
+    conditions = parse_filter({"id": {"in": names}})
+    assert all(matches(conditions, str(name), {}) for name in range(100))
+    assert not matches(conditions, "100", {})
+    assert 0 < CountedText.comparisons < 1000
