@@ -335,6 +335,11 @@ def test_a_name_that_is_no_part_of_a_path_is_refused(name):
         collection_path(name)
 
 
+def test_a_name_with_a_lone_surrogate_is_refused():
+    with pytest.raises(ConfigurationError, match="the name of a collection has a lone surrogate at character 1"):
+        collection_path("a\udcff")
+
+
 UNANNOUNCED = """
     warnings = Warnings()
     held = Announcement(place, "http://127.0.0.1:1")
