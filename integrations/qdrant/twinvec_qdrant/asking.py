@@ -26,32 +26,32 @@ if TYPE_CHECKING:
     from twinvec.retrieval.tuned_search import Setting
     from twinvec_qdrant.collection import Collection
 else:
-    Collection = Any  # so that annotations can be resolved without the class, a slow import
+    Collection = Any  # annotations can be resolved without importing the class, which is slow
 
 Passages = Literal["auto", "words", "states"]
 """Ways to find passages; see ``Asked.passages``."""
 
-_PAGE = 100  # hits that a search with ``Asked.everything`` reads at a time
+_PAGE = 100  # a search with ``Asked.everything`` reads this many hits at a time
 _SUGGESTED = 10  # largest number of missing ids for which the nearest existing ids are looked up
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Options of a search; fields that are not listed here are arguments of ``Collection.search``.
+    """Options of a search. Fields that are not listed here are arguments of ``Collection.search``.
 
     Attributes:
-        mode: Search mode. Default: the collection's tuned mode if ``rerank`` is None too, else hybrid.
+        mode: Search mode. Default: the collection's tuned mode if ``rerank`` is None too, else "hybrid".
         rerank: "none", "maxsim", the name of a cross-encoder's model, or a reranker. Default: the collection's tuned
-            reranker if ``mode`` is None too, else none.
+            reranker if ``mode`` is None too, else "none".
         candidates: Number of hits to rerank.
         chunks: Return every chunk instead of the best one of each document.
         least: Smallest relevance of a hit.
         everything: Return all hits whose relevance is at least ``least``, at most ``MOST_HITS``, instead of the best
             ``limit`` hits.
         phrasings: The arguments ``words`` and ``answers`` of ``Collection.search``.
-        passages: How to find passages: "words" compares the words of the query; "states" compares token states, which
-            takes about 10 ms a hit; "auto" compares token states only if the passage of the best hit lacks a word of
-            the query. If the model does not know most words of the query, passages are found by words.
+        passages: How to find passages. "words" compares the words of the query. "states" compares token states, which
+            takes about 10 ms a hit. "auto" compares words first, and token states if the passage of the best hit lacks
+            a word of the query. If the model does not know most words of the query, passages are found by words.
     """
 
     mode: Mode | None = None
@@ -85,7 +85,7 @@ class FoundHit:
     collection: str = ""
 
     def as_fields(self) -> dict[str, Any]:
-        """Return the hit in the form that ``twinvec search --json`` prints."""
+        """Return the hit as the JSON object that ``twinvec search --json`` prints."""
         named = {"page": self.hit.page, "described": self.described, "collection": self.collection}
         hit = {name: value for name, value in asdict(self.hit).items() if name != "hidden"}
         return hit | {name: value for name, value in named.items() if value not in (None, "")}
@@ -104,9 +104,9 @@ class Answer(NamedTuple):
     """The hits of one query, and the seconds that the search and the reranker took.
 
     ``reranked`` is None without a reranker. ``unknown`` says whether the query consists mostly of words that the model
-    does not know. ``corrected`` is the query with corrected spelling, or "" if it is the query, or if several
-    collections correct it differently. ``named`` has the id of the document that the query names, if it names one;
-    after a search of several collections, it has one id for each of these collections.
+    does not know. ``corrected`` is the query with corrected spelling. It is "" if nothing was corrected, or if several
+    collections correct the query differently. ``named`` holds the id of the document that the query names, or nothing.
+    After a search of several collections, it may hold one id for each collection.
     """
 
     query: str
@@ -202,7 +202,7 @@ def _answer(opened: Collection, query: str, asked: Asked, setting: Setting, rera
 
 
 def _named(opened: Collection, text: str, filter: Filter | None) -> tuple[str, ...]:
-    """Return a tuple with the id of the document that a query names; () if it names no document."""
+    """Return the id of the document that a query names, in a tuple; an empty tuple if it names no document."""
     from twinvec_qdrant.ingest.reading.files import NAMED_SUFFIXES
 
     if not named_ids(text, (), ()):
@@ -214,7 +214,7 @@ def _named(opened: Collection, text: str, filter: Filter | None) -> tuple[str, .
 
 
 def _with_passages(text: str, hits: list[Hit], opened: Collection, how: Passages) -> list[Hit]:
-    """Return the hits, with passages chosen by token states if ``how`` requires them (see ``Asked.passages``)."""
+    """Return the hits; their passages are chosen by token states if ``how`` requires it (see ``Asked.passages``)."""
     from twinvec.retrieval.passages import has_all_words, with_state_passages
 
     best = hits[0].passage if hits else None
@@ -269,7 +269,7 @@ def _relevant(hits: list[Hit], least: float | None, opened: Collection) -> list[
 
 
 def _source(hit: Hit, chunks: bool) -> str:
-    """Return the id of a hit's document; a chunk's id adds its position in the document, as in "guide.md#3"."""
+    """Return the id of a hit's document; ``chunks`` says that hits may have ids of chunks, such as "guide.md#3"."""
     source, _, position = hit.id.rpartition("#")
     is_chunk = chunks and position.isdecimal() and hit.payload.get("source") != hit.id
     return source if is_chunk else hit.id
@@ -319,7 +319,7 @@ def delete_documents(
         FilterError: the filter is invalid, or every document satisfies it.
         ConfigurationError: not exactly one of ``ids``, ``filter`` and ``source`` is given, or see ``Collection.find``.
     """
-    # imported here, because a search by a server does not need it
+    # imported here, because a search through a server does not need this module
     from twinvec.retrieval.filters import matches_all, parse_filter
 
     check_flags(dry_run=dry_run)
@@ -345,7 +345,7 @@ def reindex_as_asked(
     surroundings: int | None = None,
     **settings: Any,
 ) -> IndexReport:
-    """Rebuild the indexes, as ``Collection.reindex`` does; settings that are not given stay as they are.
+    """Rebuild the indexes, as ``Collection.reindex`` does. A setting that is None keeps its value.
 
     Args:
         opened: The collection.

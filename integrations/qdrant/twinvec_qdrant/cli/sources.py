@@ -18,7 +18,7 @@ from twinvec_qdrant.ingest.reading.results import printable
 from twinvec_qdrant.ingest.reading.root import RECORD_SUFFIXES, STANDARD_INPUT, Root
 from twinvec_qdrant.ingest.registration import NOT_BELOW, source_name
 
-_HIDDEN = "hidden files (a pattern that names them takes them in: --include '.github/**')"
+_HIDDEN = "hidden files (to read them, name them in a pattern: --include '.github/**')"
 
 
 def reading_options(

@@ -71,7 +71,7 @@ def tune_command(
             show_json({"collection": collection, **found})
         else:
             _show_tuning(collection, found)
-        opened.keep(found)  # done last, because it fails if another process is writing
+        opened.keep(found)  # called last, because it fails if another process is writing
     if not as_json:
         show(f"stored with the collection: twinvec search {place.as_options()} uses it")
 

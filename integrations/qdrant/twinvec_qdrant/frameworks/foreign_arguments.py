@@ -22,7 +22,7 @@ _LAYOUT = "a collection has one layout, so leave it out"
 _BM25 = "BM25 is built in (mode='hybrid', or a hybrid query), so leave it out"
 _FUSION = "vectors and words are fused adaptively; leave it out, or weigh them (weights, or alpha in LlamaIndex)"
 _TENANTS = "tenants share a collection by tenant_key=..., so leave it out"
-_CLIENT = "give it to QdrantClient, and the store client=QdrantClient(...)"
+_CLIENT = "give it to QdrantClient(...), and that client to the store (client=...)"
 _CHECKS = "the check that a collection belongs to its model cannot be left out"
 
 _REFUSED = {
@@ -37,7 +37,7 @@ _REFUSED = {
     _CLIENT: "client_kwargs auth_token_provider grpc_options force_disable_check_same_thread check_compatibility "
     "cloud_inference local_inference_batch_size limits pool_size",
 }
-"""Advice of the error -> refused arguments. None, an empty mapping and an empty list count as not given."""
+"""The advice in an error -> the arguments that it refuses. None, an empty mapping and an empty list are accepted."""
 
 _INSTEAD = {name: reason for reason, names in _REFUSED.items() for name in names.split()}
 

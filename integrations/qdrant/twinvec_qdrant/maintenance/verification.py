@@ -180,7 +180,7 @@ def _bare(backend: Backend, condition: StoreCondition, names: Iterable[str]) -> 
 def _incomplete(
     catalog: Catalog, sources: Iterable[str], names: Iterable[str], changed: Collection[str]
 ) -> Iterator[Change]:
-    """Yield a commit for each incomplete source: its record, with existing chunks only and an empty version."""
+    """Yield a commit for each incomplete source: its record, with the existing chunks only and an empty version."""
     for record in catalog.records(sources).values():
         there = catalog.backend.retrieve(record.chunks, []).keys() - _bare(catalog.backend, IdIs(record.chunks), names)
         whole = tuple(chunk for chunk in record.chunks if chunk in there and chunk not in changed)
@@ -192,7 +192,7 @@ def _incomplete(
 def _forgotten(catalog: Catalog, sources: set[str], analyzer: Analyzer) -> Iterator[Change]:
     """Yield a commit for each source without a record: a record of its chunks, with an empty version.
 
-    Intents, records and chunks are read in the order in which a writer that removes a document changes them.
+    Intents, records and chunks are read in this order, in which a writer changes them to remove a document.
     """
     sources = sources - unfinished_sources(catalog.backend)
     for source in sorted(sources - catalog.records(sources).keys()):

@@ -41,7 +41,7 @@ In older versions, TOML front matter is text, and headings keep their Markdown m
 
 
 class Places:
-    """Finds the files of a collection's documents by its roots; a file that cannot be read has no lines."""
+    """Finds the files of a collection's documents, and the lines of hits in these files, by the collection's roots."""
 
     def __init__(self, roots: Iterable[StoredRoot]) -> None:
         self._roots = {root.name: root for root in roots}
@@ -145,7 +145,10 @@ def _sections(text: str, title: str, cut: Callable[[str, list[str]], Sequence[Se
 
 
 def _read(path: Path, encoding: str) -> str | None:
-    """Return the text of a file; ``encoding`` is the one in the document's payload: guessed, or from front matter."""
+    """Return the text of a file, or None if the file is too large or cannot be read.
+
+    ``encoding`` is the value of this key in the document's payload: a guess of the ingest, or from front matter.
+    """
     try:
         if path.stat().st_size > _LARGEST:
             return None
