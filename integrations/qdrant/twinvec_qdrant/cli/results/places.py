@@ -28,7 +28,8 @@ RootsOf = Mapping[str, Iterable[StoredRoot]]
 """The roots of each searched collection, by its name, or by "" if only one collection was searched."""
 
 _LARGEST = 8 * 1024 * 1024  # bytes of the largest file whose lines are numbered
-_CUTS = {
+_Cut = Callable[[str, list[str]], Sequence[Section]]
+_CUTS: Mapping[str, Sequence[_Cut]] = {
     "markdown": [
         partial(markdown_sections, toml=toml, plain=plain) for toml, plain in product((False, True), (True, False))
     ],
@@ -137,7 +138,7 @@ def _below_heading(text: str, source: str, hit: Hit) -> list[range]:
 
 
 @lru_cache(maxsize=8)
-def _sections(text: str, title: str, cut: Callable[[str, list[str]], Sequence[Section]]) -> list[tuple[str, range]]:
+def _sections(text: str, title: str, cut: _Cut) -> list[tuple[str, range]]:
     """Return the sections into which ``cut`` divides a text: headings joined by " > ", and the range of characters."""
     starts = [0, *(each.end() for each in re.finditer("\n", text)), len(text) + 1]
     sections = cut(text, [title] if title else [])
