@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from twinvec.errors import ConfigurationError, FilterError
@@ -31,7 +32,7 @@ else:
 Passages = Literal["auto", "words", "states"]
 """Ways to find passages; see ``Asked.passages``."""
 
-_PAGE = 100  # a search with ``Asked.everything`` reads this many hits at a time
+_PAGE_ENDS = (0, 100, 200, 400, 800, 1600, 3200, 6400, MOST_HITS)  # pages of a search with ``Asked.everything``
 _SUGGESTED = 10  # largest number of missing ids for which the nearest existing ids are looked up
 
 
@@ -245,13 +246,16 @@ def _reranker(wanted: str | Reranker, collection: Collection) -> Reranker | None
 
 
 def _all_relevant(opened: Collection, query: str, least: float, options: dict[str, Any]) -> list[Hit]:
-    """Search page by page until a page has no relevant hit, and return all relevant hits."""
+    """Search page by page until a page has no relevant hit, and return all relevant hits.
+
+    A search ranks the hits of all earlier pages again, so the pages double in size.
+    """
     found: list[Hit] = []
-    for offset in range(0, MOST_HITS, _PAGE):
-        page = opened.search(query, _PAGE, **options, offset=offset)
+    for offset, end in pairwise(_PAGE_ENDS):
+        page = opened.search(query, end - offset, **options, offset=offset)
         relevant = _relevant(page, least, opened)
         found += relevant
-        if len(page) < _PAGE or not relevant:
+        if len(page) < end - offset or not relevant:
             break
     return found
 

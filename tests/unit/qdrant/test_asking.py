@@ -9,7 +9,8 @@ import pytest
 from twinvec import Hit
 from twinvec.errors import ConfigurationError, FilterError
 from twinvec_qdrant import Asked, Collection, delete_documents, joined_answers, search_as_asked, stored_documents
-from twinvec_qdrant.asking import FoundHit
+from twinvec_qdrant.asking import FoundHit, _all_relevant
+from twinvec_qdrant.settings import MOST_HITS
 from words import WordEncoder
 
 LONG = " ".join(f"certificate {row}." for row in range(40))
@@ -26,6 +27,25 @@ def test_the_source_of_a_hit_is_the_id_of_its_document(tmp_path, chunking, id, c
     for found in answer.hits:
         assert found.source == id
         assert FoundHit.of_fields(json.loads(json.dumps(found.as_fields())), chunks=chunks) == found
+
+
+class Ranked:
+    """A collection of 20,000 hits, of which the first ones are relevant; ``depth`` counts the hits that are ranked."""
+
+    def __init__(self, relevant):
+        self.relevant, self.depth = relevant, 0
+
+    def search(self, query, limit, *, offset):
+        self.depth += offset + limit
+        ranks = range(offset, min(offset + limit, 20_000))
+        return [Hit(str(rank), "", 0.0, relevance=float(rank < self.relevant)) for rank in ranks]
+
+
+@pytest.mark.parametrize("relevant", [0, 1, 100, 250, 9_999, 20_000])
+def test_all_relevant_hits_are_found_without_ranking_them_again_and_again(relevant):
+    opened, most = Ranked(relevant), min(relevant, MOST_HITS)
+    assert [hit.id for hit in _all_relevant(opened, "fees", 0.5, {})] == [str(rank) for rank in range(most)]
+    assert opened.depth <= 5 * (most + 100)
 
 
 NAMES = [
