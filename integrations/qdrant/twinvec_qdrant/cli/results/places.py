@@ -84,9 +84,7 @@ class Places:
             return None
         body = body_start(hit)
         before, passage = with_line_feeds(hit.text[body:start]), with_line_feeds(hit.text[start:end])
-        plain = without_escapes(text)
-        # the text as each reading version has it
-        for read in dict.fromkeys((without_data_uris(plain), plain, without_data_uris(text), text)):
+        for read in _readings(text):
             at = _only_place(read, with_line_feeds(hit.text[body:]), source, hit)
             found = _only_place(read, passage, source, hit) if at is None else at + len(before)
             if found is not None:
@@ -108,6 +106,13 @@ def _placed(found: FoundHit, places: Places, full: bool) -> ShownHit:
         start, end = hit.passage.start, hit.passage.end
     lines = places.lines(found.source, hit, start, end)
     return ShownHit(found, places.file(found.source), lines, pages_of(hit, start, end))
+
+
+@lru_cache(maxsize=8)
+def _readings(text: str) -> list[str]:
+    """Return the different forms that the text of a file has in the reading versions, the newest first."""
+    plain = without_escapes(text)
+    return list(dict.fromkeys((without_data_uris(plain), plain, without_data_uris(text), text)))
 
 
 def _only_place(text: str, part: str, source: str, hit: Hit) -> int | None:
