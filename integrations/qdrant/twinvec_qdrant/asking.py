@@ -364,17 +364,13 @@ def reindex_as_asked(
     """
     from twinvec_qdrant.ingest.cutting.code import installed_languages
 
+    code = None if cut_code is None else installed_languages() if cut_code else ()
+    cutting = {"code": code, "pages": pages, "surroundings": surroundings}
+    given: dict[str, Any] = {name: value for name, value in cutting.items() if value is not None}
     info = opened.info()
-    index, chunking = IndexSettings.from_dict(info["index"]), ChunkSettings.from_dict(info["chunking"])
-    if cut_code is not None:
-        chunking = replace(chunking, code=installed_languages() if cut_code else ())
-    if pages is not None:
-        chunking = replace(chunking, pages=pages)
-    if surroundings is not None:
-        chunking = replace(chunking, surroundings=surroundings)
     return opened.reindex(
-        None if quantization is None else replace(index, quantization=quantization),
-        chunking=None if cut_code is pages is surroundings is None else chunking,
+        None if quantization is None else replace(IndexSettings.from_dict(info["index"]), quantization=quantization),
+        chunking=replace(ChunkSettings.from_dict(info["chunking"]), **given) if given else None,
         **settings,
     )
 

@@ -164,9 +164,8 @@ class ClusterSettings:
         _make_plain(self)
         object.__setattr__(self, "tenant_shards", _tenants(self.tenant_shards))
         for name in ("shards", "replication_factor", "write_consistency_factor"):
-            value = getattr(self, name)
-            if value is not None and not _is_count(value):
-                raise ConfigurationError(f"{name} must be a positive integer, got {value!r}")
+            if (value := getattr(self, name)) is not None:
+                integer(value, name, least=1)
         copies, written = self.replication_factor, self.write_consistency_factor
         if copies is not None and written is not None and written > copies:
             raise ConfigurationError(f"write_consistency_factor must be at most the {copies} copies, got {written}")
