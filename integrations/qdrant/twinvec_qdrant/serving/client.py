@@ -97,7 +97,9 @@ class ServerClient:
             if isinstance(error.__cause__, ConnectionRefusedError):
                 raise ServerRefusesError(process) from error
             raise StoreBusyError(f"{process} has the store, but does not answer: {error.__cause__}") from error
-        if found.get("instance") != process.instance:
+        except (json.JSONDecodeError, UnicodeDecodeError):
+            found = {}
+        if not isinstance(found, dict) or found.get("instance") != process.instance:
             raise StoreBusyError(f"{process} has the store, but another process answers at its address")
         self._connection.timeout = _ANSWER_SECONDS
         if self._connection.sock is not None:
@@ -227,7 +229,7 @@ class ServerClient:
             fields = json.loads(content)["error"]
             message, code = str(fields["message"]), fields.get("code")
         except (ValueError, KeyError, TypeError):
-            message, code = f"status {answer.status}", None
+            message, code = f"{self._process.address} answers with status {answer.status}", None
         if code in _OF_OLDER_VERSION:
             return ConfigurationError(
                 f"{self._process} is of an older version of twinvec and cannot do this ({message}): stop that process "
