@@ -37,6 +37,7 @@ def understood_filter(filter: object) -> Filter | None:
 
 
 def _understood(filter: object) -> Filter | None:
+    """Return the result of ``understood_filter``; raise RecursionError for a filter that is nested too deeply."""
     if filter is None:
         return None
     if isinstance(filter, Mapping):
