@@ -21,6 +21,7 @@ from twinvec.support.checks import check_flags
 from twinvec.text import check_texts
 from twinvec_qdrant.report import IndexReport
 from twinvec_qdrant.search.named_ids import named_ids, other_forms
+from twinvec_qdrant.search.nearest_ids import nearest_ids
 from twinvec_qdrant.settings import MOST_HITS, ChunkSettings, IndexSettings, Quantization
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ Passages = Literal["auto", "words", "states"]
 
 _PAGE_ENDS = (0, 100, 200, 400, 800, 1600, 3200, 6400, MOST_HITS)  # pages of a search with ``Asked.everything``
 _SUGGESTED = 10  # largest number of missing ids for which the nearest existing ids are looked up
+_NEAREST = 3  # largest number of nearest ids for a missing id
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +308,9 @@ def stored_documents(opened: Collection, ids: Sequence[str], *, nearest: bool = 
         | ({"described": described[each.id]} if each.id in described else {})
         for each in found
     ]
-    near = {each: opened.nearest_ids(each) for each in missing[:_SUGGESTED]} if nearest else {}
+    looked_up = missing[:_SUGGESTED] if nearest else []
+    existing = opened.find() if looked_up else []
+    near = {each: nearest_ids(each, existing, _NEAREST) for each in looked_up}
     return {"documents": documents, "missing": missing, "nearest": near}
 
 

@@ -10,6 +10,7 @@ from twinvec import Hit
 from twinvec.errors import ConfigurationError, FilterError
 from twinvec_qdrant import Asked, Collection, delete_documents, joined_answers, search_as_asked, stored_documents
 from twinvec_qdrant.asking import FoundHit, _all_relevant
+from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.settings import MOST_HITS
 from words import WordEncoder
 
@@ -121,6 +122,17 @@ def test_a_document_is_found_by_an_id_that_looks_the_same(tmp_path):
         assert stored_documents(opened, [7])["missing"] == ["7"]
         opened.ingest([(composed, "another one")])
         assert [each["id"] for each in stored_documents(opened, [composed])["documents"]] == [composed]
+
+
+def test_all_ids_are_read_once_for_all_missing_documents(named, monkeypatch):
+    reads, sources = [], Catalog.sources
+    monkeypatch.setattr(Catalog, "sources", lambda catalog: reads.append(catalog) or sources(catalog))
+    found = stored_documents(named, ["plan", "plam", "fees.nd", *map(str, range(20))])
+    assert (found["nearest"]["plam"], found["nearest"]["fees.nd"], len(found["nearest"])) == (["plan"], ["fees.md"], 10)
+    assert len(reads) == 1
+    stored_documents(named, ["plan"])
+    stored_documents(named, ["plam"], nearest=False)
+    assert len(reads) == 1
 
 
 def test_a_filter_that_leaves_nothing_out_deletes_nothing(tmp_path):

@@ -241,7 +241,7 @@ def test_show_says_where_it_has_looked(twinvec, tree, filled, tiny):
 
 
 def test_nearest_ids_are_looked_for_only_where_a_document_is_missing(twinvec, filled, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.Collection.nearest_ids", lambda *given: pytest.fail("looked for ids"))
+    monkeypatch.setattr("twinvec_qdrant.Collection.find", lambda *given: pytest.fail("looked for ids"))
     for place in (filled, filled[2:]):
         done = twinvec("show", "README.md#0", *place)
         assert done.code == 0
