@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from twinvec.errors import ConfigurationError, FilterError
@@ -20,38 +21,40 @@ from twinvec.support.checks import check_flags
 from twinvec.text import check_texts
 from twinvec_qdrant.report import IndexReport
 from twinvec_qdrant.search.named_ids import named_ids, other_forms
+from twinvec_qdrant.search.nearest_ids import nearest_ids
 from twinvec_qdrant.settings import MOST_HITS, ChunkSettings, IndexSettings, Quantization
 
 if TYPE_CHECKING:
     from twinvec.retrieval.tuned_search import Setting
     from twinvec_qdrant.collection import Collection
 else:
-    Collection = Any  # so that annotations can be resolved without the class, a slow import
+    Collection = Any  # annotations can be resolved without importing the class, which is slow
 
 Passages = Literal["auto", "words", "states"]
 """Ways to find passages; see ``Asked.passages``."""
 
-_PAGE = 100  # hits that a search with ``Asked.everything`` reads at a time
+_PAGE_ENDS = (0, 100, 200, 400, 800, 1600, 3200, 6400, MOST_HITS)  # pages of a search with ``Asked.everything``
 _SUGGESTED = 10  # largest number of missing ids for which the nearest existing ids are looked up
+_NEAREST = 3  # largest number of nearest ids for a missing id
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Options of a search; fields that are not listed here are arguments of ``Collection.search``.
+    """Options of a search. Fields that are not listed here are arguments of ``Collection.search``.
 
     Attributes:
-        mode: Search mode. Default: the collection's tuned mode if ``rerank`` is None too, else hybrid.
+        mode: Search mode. Default: the collection's tuned mode if ``rerank`` is None too, else "hybrid".
         rerank: "none", "maxsim", the name of a cross-encoder's model, or a reranker. Default: the collection's tuned
-            reranker if ``mode`` is None too, else none.
+            reranker if ``mode`` is None too, else "none".
         candidates: Number of hits to rerank.
         chunks: Return every chunk instead of the best one of each document.
         least: Smallest relevance of a hit.
         everything: Return all hits whose relevance is at least ``least``, at most ``MOST_HITS``, instead of the best
             ``limit`` hits.
         phrasings: The arguments ``words`` and ``answers`` of ``Collection.search``.
-        passages: How to find passages: "words" compares the words of the query; "states" compares token states, which
-            takes about 10 ms a hit; "auto" compares token states only if the passage of the best hit lacks a word of
-            the query. If the model does not know most words of the query, passages are found by words.
+        passages: How to find passages. "words" compares the words of the query. "states" compares token states, which
+            takes about 10 ms a hit. "auto" compares words first, and token states if the passage of the best hit lacks
+            a word of the query. If the model does not know most words of the query, passages are found by words.
     """
 
     mode: Mode | None = None
@@ -85,7 +88,7 @@ class FoundHit:
     collection: str = ""
 
     def as_fields(self) -> dict[str, Any]:
-        """Return the hit in the form that ``twinvec search --json`` prints."""
+        """Return the hit as the JSON object that ``twinvec search --json`` prints."""
         named = {"page": self.hit.page, "described": self.described, "collection": self.collection}
         hit = {name: value for name, value in asdict(self.hit).items() if name != "hidden"}
         return hit | {name: value for name, value in named.items() if value not in (None, "")}
@@ -104,9 +107,9 @@ class Answer(NamedTuple):
     """The hits of one query, and the seconds that the search and the reranker took.
 
     ``reranked`` is None without a reranker. ``unknown`` says whether the query consists mostly of words that the model
-    does not know. ``corrected`` is the query with corrected spelling, or "" if it is the query, or if several
-    collections correct it differently. ``named`` has the id of the document that the query names, if it names one;
-    after a search of several collections, it has one id for each of these collections.
+    does not know. ``corrected`` is the query with corrected spelling. It is "" if nothing was corrected, or if several
+    collections correct the query differently. ``named`` holds the id of the document that the query names, or nothing.
+    After a search of several collections, it may hold one id for each collection.
     """
 
     query: str
@@ -202,7 +205,7 @@ def _answer(opened: Collection, query: str, asked: Asked, setting: Setting, rera
 
 
 def _named(opened: Collection, text: str, filter: Filter | None) -> tuple[str, ...]:
-    """Return a tuple with the id of the document that a query names; () if it names no document."""
+    """Return the id of the document that a query names, in a tuple; an empty tuple if it names no document."""
     from twinvec_qdrant.ingest.reading.files import NAMED_SUFFIXES
 
     if not named_ids(text, (), ()):
@@ -214,7 +217,7 @@ def _named(opened: Collection, text: str, filter: Filter | None) -> tuple[str, .
 
 
 def _with_passages(text: str, hits: list[Hit], opened: Collection, how: Passages) -> list[Hit]:
-    """Return the hits, with passages chosen by token states if ``how`` requires them (see ``Asked.passages``)."""
+    """Return the hits; their passages are chosen by token states if ``how`` requires it (see ``Asked.passages``)."""
     from twinvec.retrieval.passages import has_all_words, with_state_passages
 
     best = hits[0].passage if hits else None
@@ -245,13 +248,16 @@ def _reranker(wanted: str | Reranker, collection: Collection) -> Reranker | None
 
 
 def _all_relevant(opened: Collection, query: str, least: float, options: dict[str, Any]) -> list[Hit]:
-    """Search page by page until a page has no relevant hit, and return all relevant hits."""
+    """Search page by page until a page has no relevant hit, and return all relevant hits.
+
+    A search ranks the hits of all earlier pages again, so the pages double in size.
+    """
     found: list[Hit] = []
-    for offset in range(0, MOST_HITS, _PAGE):
-        page = opened.search(query, _PAGE, **options, offset=offset)
+    for offset, end in pairwise(_PAGE_ENDS):
+        page = opened.search(query, end - offset, **options, offset=offset)
         relevant = _relevant(page, least, opened)
         found += relevant
-        if len(page) < _PAGE or not relevant:
+        if len(page) < end - offset or not relevant:
             break
     return found
 
@@ -269,7 +275,7 @@ def _relevant(hits: list[Hit], least: float | None, opened: Collection) -> list[
 
 
 def _source(hit: Hit, chunks: bool) -> str:
-    """Return the id of a hit's document; a chunk's id adds its position in the document, as in "guide.md#3"."""
+    """Return the id of a hit's document; ``chunks`` says that hits may have ids of chunks, such as "guide.md#3"."""
     source, _, position = hit.id.rpartition("#")
     is_chunk = chunks and position.isdecimal() and hit.payload.get("source") != hit.id
     return source if is_chunk else hit.id
@@ -302,7 +308,9 @@ def stored_documents(opened: Collection, ids: Sequence[str], *, nearest: bool = 
         | ({"described": described[each.id]} if each.id in described else {})
         for each in found
     ]
-    near = {each: opened.nearest_ids(each) for each in missing[:_SUGGESTED]} if nearest else {}
+    looked_up = missing[:_SUGGESTED] if nearest else []
+    existing = opened.find() if looked_up else []
+    near = {each: nearest_ids(each, existing, _NEAREST) for each in looked_up}
     return {"documents": documents, "missing": missing, "nearest": near}
 
 
@@ -319,7 +327,7 @@ def delete_documents(
         FilterError: the filter is invalid, or every document satisfies it.
         ConfigurationError: not exactly one of ``ids``, ``filter`` and ``source`` is given, or see ``Collection.find``.
     """
-    # imported here, because a search by a server does not need it
+    # imported here, because a search through a server does not need this module
     from twinvec.retrieval.filters import matches_all, parse_filter
 
     check_flags(dry_run=dry_run)
@@ -345,7 +353,7 @@ def reindex_as_asked(
     surroundings: int | None = None,
     **settings: Any,
 ) -> IndexReport:
-    """Rebuild the indexes, as ``Collection.reindex`` does; settings that are not given stay as they are.
+    """Rebuild the indexes, as ``Collection.reindex`` does. A setting that is None keeps its value.
 
     Args:
         opened: The collection.
@@ -360,17 +368,13 @@ def reindex_as_asked(
     """
     from twinvec_qdrant.ingest.cutting.code import installed_languages
 
+    code = None if cut_code is None else installed_languages() if cut_code else ()
+    cutting = {"code": code, "pages": pages, "surroundings": surroundings}
+    given: dict[str, Any] = {name: value for name, value in cutting.items() if value is not None}
     info = opened.info()
-    index, chunking = IndexSettings.from_dict(info["index"]), ChunkSettings.from_dict(info["chunking"])
-    if cut_code is not None:
-        chunking = replace(chunking, code=installed_languages() if cut_code else ())
-    if pages is not None:
-        chunking = replace(chunking, pages=pages)
-    if surroundings is not None:
-        chunking = replace(chunking, surroundings=surroundings)
     return opened.reindex(
-        None if quantization is None else replace(index, quantization=quantization),
-        chunking=None if cut_code is pages is surroundings is None else chunking,
+        None if quantization is None else replace(IndexSettings.from_dict(info["index"]), quantization=quantization),
+        chunking=replace(ChunkSettings.from_dict(info["chunking"]), **given) if given else None,
         **settings,
     )
 

@@ -1,4 +1,4 @@
-"""Awaitable forms of a collection's methods: on the event loop if the store can be awaited, else in a thread."""
+"""Awaitable forms of a collection's methods: they run on the event loop if the store permits it, else in a thread."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def awaiting(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[A
 
 
 class _Unrun:
-    """A collection whose methods return their steps instead of running them."""
+    """Wraps a collection so that a method returns its steps (``stores.steps``) instead of running them."""
 
     def __init__(self, collection: Any) -> None:
         self._collection = collection

@@ -20,7 +20,7 @@ from twinvec.support.locks import TemporaryFolder, remove_abandoned
 from twinvec_qdrant.report import Backup
 from twinvec_qdrant.serving.process import DEFAULT_PATH, check_not_served, store_folder
 
-_PREFIX = ".twinvec-backup-"  # the name of a collection's folder never begins with a dot
+_PREFIX = ".twinvec-backup-"  # no collection's folder has such a name, because their names never begin with a dot
 _FILES = "backup"
 
 
@@ -156,14 +156,16 @@ class ReceivedBackup(TemporaryFolder):
                 self._files.mkdir()
                 unpack(_Arriving(pieces, self._store), self._files)
                 self.about = read_backup(self._files)
-            for _ in pieces:  # what follows the end of the archive
+            for _ in pieces:  # reads the bytes after the end of the archive, which the sender still sends
                 pass
         except BaseException:
             self.remove()
             raise
 
     def restore(self, name: str) -> Backup:
-        """Check the files and make them the collection ``name``, as a whole or not at all, even if a kill interrupts.
+        """Check the files, and make them the collection ``name``.
+
+        If an error occurs or the process is killed, the store holds the whole collection or no part of it.
 
         Raises:
             InputError: files are missing or changed, the collection exists, or the store is a folder of
@@ -190,7 +192,7 @@ class ReceivedBackup(TemporaryFolder):
 
 
 class _Arriving:
-    """Reads the pieces of an archive while they arrive, as long as the disk of the store has room."""
+    """Reads an archive while its pieces arrive; raises StoreUnavailableError if the store's disk has no room left."""
 
     def __init__(self, pieces: Iterator[bytes], store: Path) -> None:
         self._pieces = pieces
@@ -209,7 +211,7 @@ class _Arriving:
 
 
 def _store_path(path: str | Path | None) -> str:
-    """Return the folder of the store; an empty path is an error, and does not stand for the default folder."""
+    """Return the folder of the store, which is the default folder if ``path`` is None. An empty path is an error."""
     return path_text(DEFAULT_PATH if path is None else path, "path")
 
 

@@ -1,7 +1,7 @@
 """A collection: documents in the vector space of one model, in a Qdrant store.
 
-``Collection`` is the public interface of ``opening``, ``ingest``, ``search``, ``records`` (which reads documents back)
-and ``maintenance``. A backend of ``stores`` holds its points.
+``Collection`` is the public interface. The work is done by ``opening``, ``ingest``, ``search``, ``records`` (which
+reads documents back) and ``maintenance``. A backend of ``stores`` holds the points.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ T = TypeVar("T")
 EncoderOrName = SpaceEncoder | str
 """An encoder for ``Collection.open``, or the name of its model."""
 
-_CLOSED = "the collection, which ends the call, and open it again"
+_CLOSED = "the collection, which ends the call, and open it again"  # completes docstrings: "before a retry, close ..."
 
 ENCODER = ("encode_query", "encode_document")
-"""Methods by which an encoder is recognised. Attributes are not read, because reading one may call a service."""
+"""Methods that an encoder must have. Its attributes are not checked, because reading one may call a service."""
 
 
 class Collection:
@@ -150,8 +150,8 @@ class Collection:
                 collection keeps its own language.
             api_key: Key for ``url``; default: the environment variable ``QDRANT_API_KEY``, or the content of the file
                 that ``QDRANT_API_KEY_FILE`` names.
-            wait_seconds: Longest wait of a call: for each process that uses the embedded store first, or for a server's
-                answer to one request with all retries; at least a second.
+            wait_seconds: Longest wait: for another process that uses the embedded store, or for a server's answer to
+                one request, with all its retries. A server gets at least a second.
             grpc: Speak gRPC with the server at ``url``, at its port ``grpc_port``, instead of REST.
             grpc_port: See ``grpc``.
             cluster: How a server keeps the collection; default: the collection's settings, or for a new collection the
@@ -319,7 +319,7 @@ class Collection:
         description, encoder = self._serving.refreshed(for_vectors=bool(vectors))
         if not dry_run:
             finish_switch(self._backend, description, lambda: encoder)
-        told = report is not None  # a caller who gives a report reads the failures there
+        has_report = report is not None  # a caller who gives a report reads the failures there
         report = IngestReport() if report is None else report
         documents, membership = registered(
             self._catalog,
@@ -342,12 +342,12 @@ class Collection:
             self._settle_source(membership, report)
         if report.all_failed and not (dry_run or allow_all_failed):
             raise all_failed(report)
-        if report.failed and not told:
+        if report.failed and not has_report:
             logger.warning("%s: %s", self.name, failed_warning(report, would=dry_run))
         if report.chunks and not dry_run:
             if is_due(description, self._catalog.weights.chunks or 0):
                 self._calibrate()
-            # this was the first ingest: it recorded the settings, so read them again
+            # the first ingest of a collection records settings, so they are read again
             elif not description.average_length:
                 self._serving.refresh_settings()
         return report
@@ -526,7 +526,7 @@ class Collection:
         return self._run(self._serving.search_diverse(query, request, limit, diversity, space))
 
     def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        """Add to each hit the passage that answers the query, after a search with ``passages=False``.
+        """Return the hits of a search with ``passages=False``, each with the passage that answers the query.
 
         Raises:
             TextError: see ``search``.
@@ -591,7 +591,9 @@ class Collection:
         return list(Roots(self._backend).all().values())
 
     def described(self, ids: Sequence[str]) -> dict[str, str]:
-        """Return the descriptions of these documents' sources (``describe``), by document id; a document may lack one.
+        """Return the descriptions of these documents' sources (``describe``), by document id.
+
+        A document whose source has no description is left out.
 
         Raises:
             TextError: see ``get``.
@@ -643,8 +645,8 @@ class Collection:
     def delete_source(self, source: str) -> int:
         """Remove a source (see ``roots``) and its documents, and return the number of removed documents.
 
-        Documents that were ingested without a source belong to the first source. Repeat a call that was interrupted. If
-        another process stores documents of the source at the same time, these stay, and the source with them.
+        Documents that were ingested without a source belong to the first source. If a call was interrupted, repeat it.
+        If another process stores documents of the source at the same time, these documents and the source stay.
 
         Raises:
             ConfigurationError: the collection has no such source, or ``source`` is not a string.
@@ -669,7 +671,7 @@ class Collection:
         return self._backend.count([CHUNKS])
 
     def info(self) -> dict[str, Any]:
-        """Return the contents, the model and the settings of the collection; load no model.
+        """Return the contents, the name of the model and the settings of the collection, without loading the model.
 
         If there are "unfinished_documents", an ingest is running or was interrupted, and "points" also counts chunks
         that no search finds.
@@ -766,9 +768,9 @@ class Collection:
         An ingest of many chunks builds the index of the vectors by itself. Searches continue meanwhile; writers wait.
         An embedded collection needs free disk space of about twice its size. If the vectors are indexed anew, texts are
         also analysed for BM25 by the newest version; other open objects of the collection follow at their next ingest.
-        Texts that were deleted or replaced are then erased from the files of an embedded collection, and so is what
-        killed writers have left, also chunks that a killed ingest had encoded in advance. The next ingest reads files
-        by the newest reading version.
+        Texts that were deleted or replaced are then erased from the files of an embedded collection. Chunks that killed
+        writers have left are erased too, also those that a killed ingest had encoded in advance. The next ingest reads
+        files by the newest reading version.
 
         Args:
             index: New settings, or their fields as ``info`` shows them; default: the present settings.
@@ -853,7 +855,7 @@ class Collection:
     adelete_source = awaitable(delete_source, writes=_CLOSED)
 
     def _settle_source(self, membership: Membership, report: IngestReport) -> None:
-        """Keep the source of an ingest, which another process may have removed; forget a new one without documents."""
+        """Record the source of an ingest again if another process has removed it; remove a new, empty source."""
         with self._backend.writing:
             if membership.added and not self._catalog.has_documents(membership):
                 self._catalog.remove_root(membership)
@@ -864,7 +866,7 @@ class Collection:
         finish_switch(self._backend, stored_description(self._backend), lambda: self._serving.refreshed()[1])
 
     def _after_switch(self) -> tuple[Description, SpaceEncoder]:
-        """Return what an ingest goes on with after a switch to another model, whose migration may have been killed."""
+        """Finish a migration that was killed after its switch; return the description and encoder to go on with."""
         description, encoder = self._serving.refreshed()
         finish_switch(self._backend, description, lambda: encoder)
         return description, encoder

@@ -21,7 +21,7 @@ from twinvec_qdrant.stores.points import States, pages
 MAX_NUMBERS = 1024 * 1024 - 1
 """Largest count of numbers in the token states of one chunk: a server refuses more."""
 
-_TEXTS = 64  # texts encoded at once; token states of all chunks of a large document could fill the memory
+_TEXTS = 64  # texts encoded at once; the token states of all chunks of a large document could fill the memory
 
 
 def document_vectors(
@@ -78,10 +78,10 @@ def truncated(encoder: object, texts: Sequence[str]) -> list[bool]:
 
 
 class AsRead(NamedTuple):
-    """Whether a model truncates a text, and whether most of the text's words are unknown to it.
+    """Whether a model truncates a text, and whether the model knows few of the text's words.
 
-    A word is unknown if the model's vocabulary has only its letters, or not even these. The vector of a text with
-    mostly unknown words says little about its meaning.
+    A model does not know a word if its vocabulary has only the word's letters, or not even these. The vector of a text
+    with mostly unknown words says little about the text's meaning.
     """
 
     truncated: bool

@@ -16,7 +16,7 @@ LayoutName = Literal["langchain", "llama_index"]
 """The frameworks whose collections can be adopted."""
 
 HIDDEN_KEYS = "_hidden_keys"
-"""Field of a chunk with the document's ``HiddenKeys``; the rare name does not collide with keys of metadata."""
+"""Field of a chunk that holds the document's ``HiddenKeys``; metadata is unlikely to have a key of this name."""
 
 CHUNK_FIELDS = frozenset(
     {"kind", "source", "position", "heading", "title", "text", "content", "embedded", "key", "revision", "metadata"}

@@ -49,7 +49,7 @@ def list_collections(
 def _entry(name: str, description: Mapping[str, Any]) -> CollectionEntry:
     if description.get(ADOPTION):
         return CollectionEntry(name, None, None, adopting=True)
-    if "twinvec" not in description:  # another program's metadata can have these keys, too
+    if "twinvec" not in description:  # metadata of another program may have the keys "model" and "dim", too
         return CollectionEntry(name, None, None)
     return CollectionEntry(name, description.get("model"), description.get("dim"))
 

@@ -64,7 +64,7 @@ class RequestedSettings:
 def open_in(
     store: Store, name: str, wanted: RequestedSettings, *, create: bool
 ) -> tuple[Backend, Description, SpaceEncoder | None, BM25Weights]:
-    """Open or create the collection as ``Collection.open`` does; an encoder None is loaded later."""
+    """Open or create the collection as ``Collection.open`` does; a returned encoder None is loaded at its first use."""
     opened: Store | Backend = store
     try:
         metadata = store.peek()
@@ -91,7 +91,7 @@ def open_in(
         if wanted.encoder is not None:
             check_probes(description, wanted.encoder, backend.location)
         weights = BM25Weights(backend, description)
-        if not backend.exclusive:  # on a server: saves the first search a request
+        if not backend.exclusive:  # a server: the first search then needs one request less
             weights.read_vocabulary()
         return backend, description, wanted.encoder, weights
     except BaseException:
@@ -100,7 +100,7 @@ def open_in(
 
 
 def _decided(backend: Backend, description: Description, wanted: ChunkSettings | None) -> Description:
-    """Record chunk settings that the collection has left undecided and the caller gives; return the description."""
+    """Record the caller's values of chunk settings that the collection has not decided; return the description."""
     chunking = description.chunking if wanted is None else description.chunking.decided(wanted)
     if chunking != description.chunking:
         backend.write_metadata({"chunking": chunking.as_dict()})
@@ -108,7 +108,7 @@ def _decided(backend: Backend, description: Description, wanted: ChunkSettings |
 
 
 def _check_cluster(backend: Backend, wanted: ClusterSettings) -> None:
-    """Raise ``ConfigurationError`` if the server has other settings; set the read consistency of the backend."""
+    """Raise ``ConfigurationError`` if the server has other settings; apply the wanted read consistency."""
     now = backend.cluster()
     if now is None:
         if wanted.given():
@@ -124,7 +124,7 @@ def _check_cluster(backend: Backend, wanted: ClusterSettings) -> None:
 
 
 def load_recorded(description: Description, location: str, precision: Precision = "auto") -> SpaceEncoder:
-    """Load the recorded model, or raise ``ModelError``; raise ``SpaceMismatchError`` if the model has changed."""
+    """Load the recorded model; raise ``ModelError`` if that fails, ``SpaceMismatchError`` if the model has changed."""
     encoder = load_space_encoder(description.model, description.options, precision)
     check_space(description, encoder, location)
     check_probes(description, encoder, location)
@@ -134,7 +134,7 @@ def load_recorded(description: Description, location: str, precision: Precision 
 def load_space_encoder(
     model: str, options: EncoderOptions | None = None, precision: Precision = "auto"
 ) -> SpaceEncoder:
-    """Load the model of this name."""
+    """Load the model of this name; the note of a ``ModelError`` says how to name another model."""
     from twinvec.encoder import Encoder
 
     try:

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from qdrant_client import AsyncQdrantClient as AsyncQdrantClient
     from qdrant_client import QdrantClient as QdrantClient
 else:
-    AsyncQdrantClient = QdrantClient = Any  # so that annotations can be resolved without the client, a slow import
+    AsyncQdrantClient = QdrantClient = Any  # annotations can be resolved without importing the client, which is slow
 
 API_KEY_VARIABLE, API_KEY_FILE_VARIABLE = "QDRANT_API_KEY", "QDRANT_API_KEY_FILE"
 GRPC_PORT = 6334
 """The port of Qdrant's gRPC interface, unless set otherwise."""
 
-_UNNAMED = "-"  # the name in an embedded store that is opened for all its collections; no message shows it
+_UNNAMED = "-"  # stands for the name of a collection if a store is opened for all of them; no message shows it
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def _check_clients(place: StorePlace) -> None:
 
 
 def key_from_environment() -> str | None:
-    """Return the API key from the environment variable, or from the file that the second variable names.
+    """Return the API key from ``QDRANT_API_KEY``, or from the file that ``QDRANT_API_KEY_FILE`` names; None without.
 
     Raises:
         ConfigurationError: the file cannot be read.

@@ -21,7 +21,7 @@ class IngestReport:
 
     Attributes:
         new: Added to the collection.
-        updated: Replaced, since text, title or payload differ.
+        updated: Replaced, because the text, the title or the payload has changed.
         unchanged: Already in the collection; nothing was encoded or written.
         deleted: Removed because the ingested documents did not include them (``prune``).
         failed: Not ingested; an older version stays in the collection.
@@ -154,10 +154,11 @@ class RepairReport(VerifyReport):
     Attributes:
         damaged: Files that differ from what was written; empty if the engine alone found the damage.
         lost: Number of documents that have left no trace; if it is not 0, ingest all documents again. It is 0 if the
-            number before is unknown: after a kill, if the collection has had no write since it was made by an older
-            version.
-        lost_notes: Number of lost notes; 0 after a kill, because the number before is unknown. Notes hold the list of
-            the collection's sources, the words for correcting queries, and data of the frameworks' stores.
+            number of documents before the damage is unknown. That happens after a kill, if only an older version of
+            twinvec has written to the collection.
+        lost_notes: Number of lost notes; 0 after a kill, because the number of notes before the damage is unknown.
+            Notes hold the list of the collection's sources, the words for correcting queries, and data of the
+            frameworks' stores.
     """
 
     damaged: list[str] = field(default_factory=list)
@@ -166,7 +167,7 @@ class RepairReport(VerifyReport):
 
     @property
     def sound(self) -> bool:
-        """Return False: there was damage."""
+        """False, because files were damaged."""
         return False
 
 

@@ -51,8 +51,8 @@ _ALONE = Phrasings()
 _BLOCK = 32  # queries per request to the store
 _ROUNDS = 5  # a search starts again only if another migration has ended meanwhile
 _TRY_AGAIN_SECONDS = 10.0
-_SWITCH_SECONDS = 5.0  # a migration writes the model's point and the description in much less, unless it is killed
-_SWITCH_PAUSE_SECONDS = 1.0  # after ``_SWITCH_SECONDS``, the least time between two reads of the description
+_SWITCH_SECONDS = 5.0  # longer than a migration takes to write the model's point and the description
+_SWITCH_PAUSE_SECONDS = 1.0  # pause between two reads of the description if a switch lasts longer than that
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +86,10 @@ class Serving:
         self._precision = precision
         self._follows = follows
         self._changing = threading.RLock()
-        # a model that could not be loaded: its space, the time of the next try, the reason
+        # the model that could not be loaded last: its space, the time of the next try, the reason
         self._missing = ("", 0.0, "")
-        # a model that the description does not name yet: its name, when it was first seen, the time of the next check
+        # the name that the point gives and the description does not yet: the name, when it was first seen, when to
+        # read the description again
         self._announced = ("", 0.0, 0.0)
         self._warned = False
         self._was_named = False  # whether a search has found the name of the served model in the store
@@ -115,8 +116,9 @@ class Serving:
     def refreshed(self, *, for_vectors: bool = False) -> tuple[Description, SpaceEncoder]:
         """Read the description and serve its model, for a writer; return the description and the model's encoder.
 
-        Raise ``SpaceMismatchError`` if the model cannot be loaded. With ``for_vectors``, the caller ingests vectors:
-        raise it also if the encoder of these vectors (the caller's, or else the one served so far) has another space.
+        ``for_vectors`` says that the caller ingests vectors, which come from the caller's encoder or else from the
+        encoder served so far. Raise ``SpaceMismatchError`` if the model cannot be loaded, or with ``for_vectors`` if
+        the encoder of the vectors has another space.
         """
         with self._changing:  # the lock keeps other switches from happening between read and use
             callers = self._given or self.current.encoder
@@ -140,20 +142,20 @@ class Serving:
         for block in pages(different, _BLOCK):
             read = yield from read_queries(block, self._bm25, self._known_words, syntax=request.syntax)
             found = yield from self._followed(partial(self._search_texts, read, request, phrasings))
-            hits.update((e.query, self._shown(e.right, each, request)) for e, each in zip(read, found, strict=True))
+            hits.update((e.query, self._shown(e.corrected, each, request)) for e, each in zip(read, found, strict=True))
         return [list(hits.get(text, ())) for text in texts]
 
     def search_vector(
         self, vector: Vector, words: str | None, request: SearchRequest, space: str | None
     ) -> Steps[list[Hit]]:
         """Return the hits for a caller's vector, and for ``words`` with corrected spelling if they are given."""
-        sparse, right, unknown, codes, weight = None, "", False, 0.0, 0.0
+        sparse, corrected, unknown, codes, weight = None, "", False, 0.0, 0.0
         if words is not None:
             (read,) = yield from read_queries([words], self._bm25, self._known_words, syntax=False)
-            sparse, right = self._bm25.queries([read.text], [read.right])[0], read.right
-            codes, (weight,) = self._bm25.code_share(right), self._bm25.weights([right])
-            if not right.isascii():  # models know almost all ASCII words: do not load one for these
-                (unknown,) = unknown_texts((yield from self._reader()), [right])
+            sparse, corrected = self._bm25.queries([read.text], [read.corrected])[0], read.corrected
+            codes, (weight,) = self._bm25.code_share(corrected), self._bm25.weights([corrected])
+            if not corrected.isascii():  # a model knows almost all ASCII words, so it is not loaded for them
+                (unknown,) = unknown_texts((yield from self._reader()), [corrected])
         found = yield from self._nearest(
             vector,
             space,
@@ -161,12 +163,12 @@ class Serving:
                 [QueryVectors(vector_D, sparse, unknown=unknown, code_share=codes, weight=weight)], request
             ),
         )
-        return found if words is None else self._shown(right, found, request)
+        return found if words is None else self._shown(corrected, found, request)
 
     def search_diverse(
         self, query: str | Vector, request: SearchRequest, limit: int, diversity: float, space: str | None
     ) -> Steps[list[Hit]]:
-        """Return ``limit`` hits for a text or a caller's vector, chosen for their diversity from the request's hits."""
+        """Return ``limit`` of the request's hits for a text or a caller's vector, chosen for their diversity."""
 
         def search(searcher: Searcher, vector_D: FloatArray) -> Steps[Outcome]:
             return searcher.diverse(QueryVectors(vector_D), request, limit, diversity)
@@ -189,14 +191,14 @@ class Serving:
         return served.description, self._encoder_of(served)
 
     def with_passages(self, text: str, hits: Sequence[Hit]) -> Steps[list[Hit]]:
-        """Return the hits for a text with passages, which are found by words."""
+        """Return the hits for a text, with the passages that are nearest to the text by their words."""
         (read,) = yield from read_queries([text], self._bm25, self._known_words, syntax=False)
-        return with_passages(read.right, hits, self._bm25.analyzer)
+        return with_passages(read.corrected, hits, self._bm25.analyzer)
 
     def corrected(self, text: str) -> Steps[str]:
         """Return a text with corrected spelling, as a search reads it."""
         (read,) = yield from read_queries([text], self._bm25, self._known_words, syntax=False)
-        return read.right
+        return read.corrected
 
     def _shown(self, text: str, hits: list[Hit], request: SearchRequest) -> list[Hit]:
         """Return the hits for a text, with passages if the request asks for them."""
@@ -241,17 +243,17 @@ class Serving:
     def _search_texts(
         self, read: Sequence[Reading], request: SearchRequest, phrasings: Phrasings, served: ServedModel
     ) -> Steps[Outcome]:
-        right = [each.right for each in read]
+        corrected = [each.corrected for each in read]
         dense: Sequence[FloatArray | None] = [None] * len(read)
         sparse: Sequence[SparseVector | None] = [None] * len(read)
         unknown, codes, weights = [False] * len(read), [0.0] * len(read), [0.0] * len(read)
         if request.mode != "sparse":
             encoder = yield from self._loaded(served)
-            dense = list((yield from _dense(encoder, right, phrasings.answers)))
+            dense = list((yield from _dense(encoder, corrected, phrasings.answers)))
             if request.mode == "hybrid" and not phrasings.answers:
-                unknown, codes = unknown_texts(encoder, right), list(map(self._bm25.code_share, right))
+                unknown, codes = unknown_texts(encoder, corrected), list(map(self._bm25.code_share, corrected))
         if request.mode != "dense":
-            sparse, weights = self._bm25.queries([each.text for each in read], right), self._bm25.weights(right)
+            sparse, weights = self._bm25.queries([each.text for each in read], corrected), self._bm25.weights(corrected)
             if phrasings.words:
                 others, their_weights = self._bm25.queries(phrasings.words), self._bm25.weights(phrasings.words)
                 sparse = [led_terms(each, others) for each in sparse]
@@ -274,7 +276,7 @@ class Serving:
         return self._noticed(outcome, served) if request.mode != "sparse" else Outcome(outcome.hits, None)
 
     def _noticed(self, outcome: Outcome, served: ServedModel) -> Outcome:
-        """Return the outcome; it names an unknown model if the store named the model before and no longer does."""
+        """Return the outcome; if the store has stopped naming its model, the outcome names a model without a space."""
         if outcome.model is not None:
             self._was_named = True
         elif self._was_named:
@@ -282,11 +284,11 @@ class Serving:
         return outcome
 
     def _known_words(self) -> Steps[Knows]:
-        """Return a function that says whether the served model knows a word; False if the model cannot be loaded."""
+        """Return a function that says whether the served model knows a word; False for all if it cannot be loaded."""
         return known_words((yield from self._reader()))
 
     def _reader(self) -> Steps[SpaceEncoder | None]:
-        """Return the encoder of the served model, or None if it cannot be loaded, for searches by words."""
+        """Return the encoder of the served model, or None if it cannot be loaded; searches by words do without it."""
         try:
             return (yield from self._loaded(self.current))
         except TwinvecError:
@@ -319,10 +321,11 @@ class Serving:
         raise StoreError(f"{self._backend.location}: its model changed {_ROUNDS} times during one search; search again")
 
     def _following(self, served: ServedModel, named: str | None) -> Steps[ServedModel | None]:
-        """Return the model that has replaced ``served``; None if ``served`` is current or its successor cannot load.
+        """Return the model that has replaced ``served``; None to go on with ``served``.
 
-        ``named`` is the name in the store's point, or None if the vectors of ``served`` are probably gone. If they are,
-        a model that cannot be loaded raises ``SpaceMismatchError``.
+        The search goes on with ``served`` if that is the collection's model, or if its successor cannot be loaded.
+        ``named`` is the name in the store's point, or None if the vectors of ``served`` are probably gone. If they are
+        gone, and the successor cannot be loaded, raise ``SpaceMismatchError``.
         """
         if not self._follows:
             return None
@@ -347,15 +350,18 @@ class Serving:
             return None
 
     def _announce(self, named: str) -> None:
-        """Remember when the point first named this model; after a killed migration, the point may name it for ever."""
+        """Remember when the point first named this model, and when to read the description again.
+
+        After a killed migration, the point may name a model for ever that the description does not name.
+        """
         since = self._announced[1] if self._announced[0] == named else time.monotonic()
         pause = _SWITCH_PAUSE_SECONDS if time.monotonic() - since > _SWITCH_SECONDS else 0.0
         self._announced = named, since, time.monotonic() + pause
 
     def _go_over(self, description: Description, *, wait: bool = True) -> ServedModel | None:
-        """Serve the model of the description; raise ``SpaceMismatchError`` if it cannot be loaded.
+        """Load and serve the model of the description; raise ``SpaceMismatchError`` if it cannot be loaded.
 
-        Without ``wait``, return None if another thread is loading it.
+        If another thread is loading a model, wait for it with ``wait``, else return None.
         """
         if not self._changing.acquire(blocking=wait):
             return None
@@ -399,7 +405,7 @@ class Serving:
         return load_recorded(description, self._backend.location, self._precision)
 
     def _loaded_now(self, description: Description) -> SpaceEncoder:
-        """Load the recorded model; if that fails and the collection now records another name for it, load that one."""
+        """Load the recorded model; if that fails, and the collection now records another name for it, try that name."""
         try:
             return self._load(description)
         except ModelError:
@@ -409,7 +415,7 @@ class Serving:
             return self._load(now)
 
     def _of_space(self, description: Description, space: str) -> ServedModel | None:
-        """Return the present or previous model if it has this space, to search its stored vectors; else None."""
+        """Return the present or the previous model, whichever has this space, without its encoder; else None."""
         if description.space == space:
             return self._served(description, None)
         if description.previous is not None and description.previous.space == space:
@@ -435,7 +441,7 @@ class Serving:
 
 
 def _is_replaced(served: ServedModel, outcome: Outcome) -> bool:
-    """Return whether vectors of another model have the name of the served ones."""
+    """Return whether the store now holds another model's vectors under the name of the served model's vectors."""
     named, own = outcome.model, served.description
     return named is not None and named.vector == own.vector and not named.is_of(own)
 

@@ -71,7 +71,7 @@ class IndexSettings:
         quantization: Format of the small copies: "int8" (a quarter of the size), "turbo" (4 bits a number, an eighth),
             "binary" (signs, a thirty-second), or "none".
         m: Edges of each node of the graph.
-        ef_construct: Candidates considered when a node is added.
+        ef_construct: Candidates that are compared when a node is added.
         ef: Candidates that a search of the graph keeps; default: the store's choice.
         oversampling: Candidates ranked by their full vectors, as a multiple of the limit; default: 1 without
             quantisation, 2 for "int8" and "turbo", 4 for "binary".
@@ -110,7 +110,7 @@ class IndexSettings:
         """``oversampling``, or its default for the quantisation."""
         return self.oversampling or _OVERSAMPLING[self.quantization]
 
-    compared = oversampling_factor  # the setting's name in version 0.1
+    compared = oversampling_factor  # the property's name in version 0.1
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as a JSON object."""
@@ -143,11 +143,11 @@ class ClusterSettings:
             be set for a new collection.
         replication_factor: Copies of each shard, on different nodes; default: 1.
         write_consistency_factor: Copies that must store a write before it is acknowledged; default: 1.
-        on_disk: Whether vectors and payloads stay on the disk; the free memory serves as a cache.
+        on_disk: Whether vectors and payloads stay on the disk, with the free memory as a cache.
         read_consistency: Copies that a read compares: a number of copies, the "majority" of answers, a "quorum" of
             nodes, or "all"; default: one copy.
         tenant_shards: The large tenants of a new collection with a ``tenant_key``, on a server in cluster mode. Each
-            gets shards of its own (``shards`` of them, default: one), which alone are read by searches for this tenant.
+            gets shards of its own (as many as ``shards``, default: one), and searches for this tenant read only these.
             All other tenants share further shards. A tenant without documents can be added later.
 
     Raises:
@@ -165,9 +165,8 @@ class ClusterSettings:
         _make_plain(self)
         object.__setattr__(self, "tenant_shards", _tenants(self.tenant_shards))
         for name in ("shards", "replication_factor", "write_consistency_factor"):
-            value = getattr(self, name)
-            if value is not None and not _is_count(value):
-                raise ConfigurationError(f"{name} must be a positive integer, got {value!r}")
+            if (value := getattr(self, name)) is not None:
+                integer(value, name, least=1)
         copies, written = self.replication_factor, self.write_consistency_factor
         if copies is not None and written is not None and written > copies:
             raise ConfigurationError(f"write_consistency_factor must be at most the {copies} copies, got {written}")
@@ -220,8 +219,8 @@ class PayloadIndexes:
 
     Attributes:
         types: Type by key, or False for a key without an index: "keyword" (texts that are compared as a whole),
-            "float" (numbers), "bool", "datetime" (ranges of dates), "text" (words and phrases), "geo". "integer" and
-            "uuid" are the same as "float" and "keyword", because Qdrant's own would change answers.
+            "float" (numbers), "bool", "datetime" (ranges of dates), "text" (words and phrases), "geo". "integer" makes
+            an index of type "float", and "uuid" one of type "keyword", because Qdrant's own types change answers.
         automatic: Whether all other keys get an index when they are first seen in a document: strings "keyword",
             numbers "float", booleans "bool".
 
@@ -314,8 +313,7 @@ class ChunkSettings:
         if self.max_tokens is not None:
             integer(self.max_tokens, "max_tokens", least=1)
         integer(self.overlap, "overlap", least=0)
-        if not (self.surroundings == 0 or _is_count(self.surroundings)):
-            raise ConfigurationError(f"surroundings must be a number of tokens, got {self.surroundings!r}")
+        integer(self.surroundings, "surroundings", least=0)
 
     def __str__(self) -> str:
         if not self.enabled:
@@ -331,7 +329,7 @@ class ChunkSettings:
 
     def sizes(self) -> dict[str, Any]:
         """Return the settings that apply to every document, as a JSON object."""
-        # left out if empty: older versions do not know it
+        # ``surroundings`` is left out if it is 0, because older versions do not know it
         around = {"surroundings": self.surroundings} if self.surroundings else {}
         return {"enabled": self.enabled, "max_tokens": self.max_tokens, "overlap": self.overlap, **around}
 

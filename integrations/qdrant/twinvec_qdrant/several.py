@@ -95,7 +95,7 @@ def search_collections(
 
 
 def best_first(ranked: Iterable[tuple[int, H]]) -> list[H]:
-    """Sort the hits of several collections, best first; ``ranked`` has each hit after its rank in its collection."""
+    """Sort the hits of several collections, best first; ``ranked`` holds pairs of a rank in a collection and a hit."""
     ranked = list(ranked)
     if any(each.hit.relevance is None for _, each in ranked):
         ranked.sort(key=lambda each: each[0])
@@ -109,8 +109,8 @@ def in_each(
 ) -> tuple[dict[str, T], dict[str, TwinvecError]]:
     """Open the collections one after another, and call ``do`` with each; raise the first error if all fail.
 
-    Return the results and the errors, each by the name of the collection. ``opened`` opens a collection by its name; it
-    also gets the ``encoder`` if an earlier collection has loaded the same model.
+    Return the results and the errors, each by the name of the collection. ``opened`` opens a collection by its name
+    and an ``encoder``, which is None unless an earlier collection has loaded the same model.
     """
     encoders: dict[str, SpaceEncoder] = {}
     done: dict[str, T] = {}
@@ -148,7 +148,7 @@ def open_with_one_of(encoders: Iterable[SpaceEncoder], opened: Callable[..., Col
 def collections_of(
     entries: Sequence[CollectionEntry], names: Sequence[str] | None = None, *, server: str, path: str | Path | None
 ) -> list[CollectionEntry]:
-    """Return the named collections, or all; on a ``server``, all that twinvec can read.
+    """Return the collections with these names; without ``names``, all, and on a ``server`` all that twinvec can read.
 
     Raises:
         CollectionNotFoundError: the store has no collections.

@@ -21,7 +21,7 @@ class StoredRoot:
 
     Attributes:
         name: Its name, which no other root of the collection has.
-        first: Whether its documents have ids without its name.
+        first: Whether it is the first root, whose documents have ids without its name.
         location: The absolute path of its folder or file; None if the documents came from elsewhere.
         host: Name of the machine that has the location.
         options: The fields of ``ingest.reading.Root``, except the path, that differ from their defaults.

@@ -121,6 +121,13 @@ def test_a_key_makes_a_host_secure_and_a_url_gets_its_port() -> None:
         joined_options({**NOWHERE, "url": "http://db"}, {"host": "db"})
 
 
+@pytest.mark.parametrize("given", [{"host": "::1"}, {"location": "key@db:x", "port": 6333}])
+def test_an_address_that_is_none_is_refused_and_not_quoted(given) -> None:
+    with pytest.raises(ConfigurationError, match=r"expected the address of a server, http://host:port") as caught:
+        joined_options(NOWHERE, given)
+    assert "key" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("argument", "ours"),
     [

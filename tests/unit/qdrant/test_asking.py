@@ -9,7 +9,9 @@ import pytest
 from twinvec import Hit
 from twinvec.errors import ConfigurationError, FilterError
 from twinvec_qdrant import Asked, Collection, delete_documents, joined_answers, search_as_asked, stored_documents
-from twinvec_qdrant.asking import FoundHit
+from twinvec_qdrant.asking import FoundHit, _all_relevant
+from twinvec_qdrant.records.commits import Catalog
+from twinvec_qdrant.settings import MOST_HITS
 from words import WordEncoder
 
 LONG = " ".join(f"certificate {row}." for row in range(40))
@@ -26,6 +28,25 @@ def test_the_source_of_a_hit_is_the_id_of_its_document(tmp_path, chunking, id, c
     for found in answer.hits:
         assert found.source == id
         assert FoundHit.of_fields(json.loads(json.dumps(found.as_fields())), chunks=chunks) == found
+
+
+class Ranked:
+    """A collection of 20,000 hits, of which the first ones are relevant; ``depth`` counts the hits that are ranked."""
+
+    def __init__(self, relevant):
+        self.relevant, self.depth = relevant, 0
+
+    def search(self, query, limit, *, offset):
+        self.depth += offset + limit
+        ranks = range(offset, min(offset + limit, 20_000))
+        return [Hit(str(rank), "", 0.0, relevance=float(rank < self.relevant)) for rank in ranks]
+
+
+@pytest.mark.parametrize("relevant", [0, 1, 100, 250, 9_999, 20_000])
+def test_all_relevant_hits_are_found_without_ranking_them_again_and_again(relevant):
+    opened, most = Ranked(relevant), min(relevant, MOST_HITS)
+    assert [hit.id for hit in _all_relevant(opened, "fees", 0.5, {})] == [str(rank) for rank in range(most)]
+    assert opened.depth <= 5 * (most + 100)
 
 
 NAMES = [
@@ -101,6 +122,17 @@ def test_a_document_is_found_by_an_id_that_looks_the_same(tmp_path):
         assert stored_documents(opened, [7])["missing"] == ["7"]
         opened.ingest([(composed, "another one")])
         assert [each["id"] for each in stored_documents(opened, [composed])["documents"]] == [composed]
+
+
+def test_all_ids_are_read_once_for_all_missing_documents(named, monkeypatch):
+    reads, sources = [], Catalog.sources
+    monkeypatch.setattr(Catalog, "sources", lambda catalog: reads.append(catalog) or sources(catalog))
+    found = stored_documents(named, ["plan", "plam", "fees.nd", *map(str, range(20))])
+    assert (found["nearest"]["plam"], found["nearest"]["fees.nd"], len(found["nearest"])) == (["plan"], ["fees.md"], 10)
+    assert len(reads) == 1
+    stored_documents(named, ["plan"])
+    stored_documents(named, ["plam"], nearest=False)
+    assert len(reads) == 1
 
 
 def test_a_filter_that_leaves_nothing_out_deletes_nothing(tmp_path):

@@ -119,6 +119,13 @@ def test_what_has_no_counterpart_is_refused_by_name(filter, named) -> None:
         understood_filter(filter)
 
 
+def test_a_filter_that_contains_itself_is_refused() -> None:
+    endless: dict[str, Any] = {}
+    endless["or"] = [{"team": "hr"}, endless]
+    with pytest.raises(FilterError, match="nested too deeply"):
+        understood_filter(endless)
+
+
 def test_a_key_that_contains_a_dot_is_found() -> None:
     dotted = models.Filter(must=[models.FieldCondition(key='metadata."a.b"', match=models.MatchValue(value=1))])
     conditions = parse_filter(understood_filter(dotted))

@@ -149,6 +149,23 @@ def test_a_client_refuses_an_address_where_nobody_or_somebody_else_answers(tmp_p
             ServerClient(other, 1.0)
 
 
+@pytest.mark.parametrize(("status", "content"), [(200, b"OK"), (200, b"[]"), (200, b"\xff"), (404, b"no such page")])
+def test_another_program_at_the_address_is_told_apart(tmp_path, status, content):
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    with serving(HTTPServer(("127.0.0.1", 0), Answers)) as address, announced(tmp_path, address):
+        expected = "another process answers" if status == 200 else f"^{address} answers with status 404$"
+        with pytest.raises((StoreBusyError, ConfigurationError), match=expected):
+            ServerClient(serving_process(tmp_path), 1.0)
+
+
 def test_a_command_waits_for_the_end_of_a_process_that_is_stopping(tmp_path, monkeypatch):
     with announced(tmp_path) as process:  # which refuses connections, like a server that closes its collections
         with pytest.raises(StoreBusyError, match=r"the connection was refused; if that process is stopping.*--wait"):
@@ -333,6 +350,11 @@ def test_a_client_that_reads_for_long_answers_pings(tmp_path):
 def test_a_name_that_is_no_part_of_a_path_is_refused(name):
     with pytest.raises(ConfigurationError, match="cannot be reached over HTTP"):
         collection_path(name)
+
+
+def test_a_name_with_a_lone_surrogate_is_refused():
+    with pytest.raises(ConfigurationError, match="the name of a collection has a lone surrogate at character 1"):
+        collection_path("a\udcff")
 
 
 UNANNOUNCED = """

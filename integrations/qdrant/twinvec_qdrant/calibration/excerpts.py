@@ -19,7 +19,7 @@ _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 _WORD = re.compile(r"\S+")
 _WORDS = range(4, 41)  # number of words of an excerpt
 _SPAN = 10  # words of an excerpt from text without sentences
-_LEAST_REST = 8  # least number of words of a chunk besides its excerpt
+_LEAST_REST = 8  # least number of words that remain in a chunk without its excerpt
 _SEED = 20
 _CODE = re.compile(r"[=_{}<>\\]|\w[(\[]|[;:]$")  # operators, identifiers, calls and ends of statements
 

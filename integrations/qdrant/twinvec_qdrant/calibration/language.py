@@ -47,16 +47,16 @@ NAMES = {
 }
 _LEAST_CONFIDENCE = 0.9
 _CHARACTERS_READ = 1000  # number of characters of each text that are read
-_LEAST_SHARE = 0.1  # smallest share of the texts in a language that counts, if no language has more than half of them
+_LEAST_SHARE = 0.1  # if no language has more than half of the texts, a language counts from this share of them on
 
 
 def languages_of(texts: Iterable[str]) -> list[str]:
     """Return the ISO 639-1 codes of the languages of the texts, the most frequent one first.
 
     The most frequent language is returned alone if more than half of the texts are in it, or if it is English.
-    Otherwise, every language of at least a tenth of the texts is returned. If there are fewer than two, or if the
-    languages of most texts are not recognised, English is returned. Only languages that have questions are recognised;
-    a text in another language may be taken for one in a similar language.
+    Otherwise, every language of at least a tenth of the texts is returned. If there are fewer than two languages, or if
+    the languages of most texts are not recognised, English is returned. Only the languages in ``QUESTIONS`` are
+    recognised; a text in another language may be taken for one in a similar language.
     """
     languages = Counter(_identifier().classify(text[:_CHARACTERS_READ])[0] for text in texts)
     known = [(language, count) for language, count in languages.most_common() if language in QUESTIONS]
@@ -69,9 +69,9 @@ def languages_of(texts: Iterable[str]) -> list[str]:
 
 
 def language_hint(language: str, stemmed: str, *, learnt_english: bool) -> str | None:
-    """Return advice for a collection in this language whose words are stemmed as ``stemmed``; None if all is well.
+    """Return advice for a collection whose texts are in ``language``; None if its stemmer and its model fit.
 
-    ``learnt_english`` says whether the model is known to have learnt English only.
+    ``stemmed`` is the language of the stemmer. ``learnt_english`` says that the model has learnt English only.
     """
     name = NAMES[language]
     if language == ENGLISH:

@@ -43,17 +43,17 @@ from twinvec_qdrant.stores.points import Point, Query, pages
 
 logger = logging.getLogger(__name__)
 
-_LEAST_NOT_ENGLISH = 8  # fewest chunks to measure in a language for which the model has no known landmarks
-_QUESTIONS_SHARE, _EXCERPTS_SHARE = 4, 32  # number of chunks per question, and per excerpt
+_LEAST_NOT_ENGLISH = 8  # fewest chunks to measure in another language if the landmarks for English are known
+_QUESTIONS_SHARE, _EXCERPTS_SHARE = 4, 32  # one question for 4 chunks, one excerpt for 32 chunks
 _QUESTIONS = 10  # least number of questions to measure with
 _EXCERPTS = 48  # largest number of excerpts to measure with
 _LOOKED_AT = 4  # chunks read for each excerpt, because not every chunk has one
 _IDENTIFIED = 24  # chunks whose language is identified
 _PRIOR = 20  # a known landmark counts like this number of questions or excerpts
-_NEAR_SHARE = 0.53  # landmark 1 without excerpts: this share of the way from landmark 0 to a cosine of 1
+_NEAR_SHARE = 0.53  # without excerpts, landmark 1 is this share of the way from landmark 0 to a cosine of 1
 _FAR_SHARE = 0.9  # landmark 1 is at least this quantile of the cosines of unrelated texts
 _ENDING = "the process is ending; the next ingest that changes documents calibrates the collection"
-_NEWER = ("unknown_texts", "learnt")  # fields of a calibration that came later
+_NEWER = ("unknown_texts", "learnt")  # fields of a calibration that older versions do not know
 _QUERIES = 16  # queries of each stage in one request
 
 
@@ -64,7 +64,7 @@ def is_due(description: Description, chunks: int) -> bool:
 
 
 def try_to_calibrate(backend: Backend, encoder: Callable[[], SpaceEncoder], *, only_if_due: bool = False) -> None:
-    """Measure a collection after other work, and store the calibration; log an error of any kind.
+    """Measure a collection and store the calibration; log an error of any kind instead of raising it.
 
     A collection that is too small keeps its calibration, unless it was measured for another language. A collection of
     an older version keeps its calibration too, until ``reindex`` or ``migrate`` renews it. One write records the new
@@ -79,7 +79,8 @@ def try_to_calibrate(backend: Backend, encoder: Callable[[], SpaceEncoder], *, o
                 if stored_description(backend).vector == now.vector:  # if not, the collection was migrated meanwhile
                     backend.write_metadata({"calibration": _as_stored(found)})
     except Exception as error:  # an encoder may raise any error; the caller's own work is already done
-        is_ending = isinstance(error, RuntimeError) and "shutdown" in str(error)  # of Python's pools of threads
+        # Python's pools of threads raise this error while the process ends
+        is_ending = isinstance(error, RuntimeError) and "shutdown" in str(error)
         reason = _ENDING if is_ending else error
         logger.warning("%s: was not calibrated: %s", backend.location, reason)
 
@@ -92,7 +93,7 @@ def measured(backend: Backend, now: Description, encoder: SpaceEncoder) -> Calib
         return None
     wanted = min(_EXCERPTS, chunks // _EXCERPTS_SHARE)
     looked_at = max(_IDENTIFIED, _LOOKED_AT * wanted)
-    # a random sample, since ids are hashes
+    # a random sample: the store sorts chunks by their ids, which are hashes
     sample = list(islice(backend.scroll([CHUNKS], [*EMBEDDED_FIELDS, "title"]), looked_at))
     languages = languages_of(point.payload["text"] for point in sample[:_IDENTIFIED])
     hint = language_hint(languages[0], now.language, learnt_english=known.landmarks is not None)
@@ -120,14 +121,14 @@ def measured(backend: Backend, now: Description, encoder: SpaceEncoder) -> Calib
 
 
 def _as_stored(calibration: Calibration) -> dict[str, Any]:
-    """Return the stored form of a calibration; newer fields are stored only if they differ from their defaults."""
+    """Return the stored form of a calibration; fields in ``_NEWER`` are left out if they have their defaults."""
     defaults = Calibration()
     kept = (key for key, value in asdict(calibration).items() if key not in _NEWER or value != getattr(defaults, key))
     return {key: getattr(calibration, key) for key in kept}
 
 
 def _different_terms(now: Description, sample: Sequence[Point]) -> float | None:
-    """Return the average number of different terms of a chunk, estimated from a sample; None if it has no terms."""
+    """Return the average number of different terms in a chunk, estimated from a sample; None for one without terms."""
     terms = now.analyzer.terms([point.payload["text"] for point in sample])
     every = sum(map(len, terms))
     return now.average_length * sum(different_terms(terms)) / every if every else None
@@ -154,7 +155,7 @@ def _near(backend: Backend, now: Description, taken: Sequence[Excerpt], queries_
 
 
 def _excerpt_vectors(encoder: SpaceEncoder, taken: Sequence[Excerpt]) -> tuple[FloatArray, FloatArray]:
-    """Return the vectors of excerpts, encoded as queries, and the vectors of the rests of their chunks."""
+    """Return the vectors of excerpts, encoded as queries, and the vectors of their chunks without the excerpts."""
     if not taken:
         empty = np.empty((0, encoder.dim), dtype=np.float32)
         return empty, empty
@@ -171,13 +172,13 @@ def _landmarks(unrelated: FloatArray, near: FloatArray, known: Calibration, chun
     low = _shrunk(unrelated, prior and prior[0])
     beyond = prior[1] if prior is not None else low + _NEAR_SHARE * (1 - low)
     high = _shrunk(near, beyond) if len(near) else beyond
-    if prior is None:  # to the model, any two texts in this language may be similar
+    if prior is None:  # the model may give similar vectors to all texts in this language
         high = max(high, float(np.quantile(unrelated, _FAR_SHARE)))
     return Calibration(1, chunks, round(low, 4), round(high, 4)) if low < high else None
 
 
 def _shrunk(sample: FloatArray, prior: float | None) -> float:
-    """Return the median of the sample, drawn towards the prior."""
+    """Return the weighted mean of the sample's median and the prior, which counts like ``_PRIOR`` values."""
     median = float(np.median(sample))
     return median if prior is None else (len(sample) * median + _PRIOR * prior) / (len(sample) + _PRIOR)
 
@@ -221,10 +222,10 @@ def _search(now: Description, query_D: FloatArray, terms: SparseVector) -> Searc
 def _own_words(
     backend: Backend, analyzer: Analyzer, average: float, queries: Sequence[tuple[Excerpt, list[str]]]
 ) -> dict[str, float]:
-    """Return the BM25 score of each excerpt, as a query, for the rest of its chunk; the keys are ids of chunks.
+    """Return the BM25 score of each excerpt, as a query, for its chunk without the excerpt; the keys are ids of chunks.
 
     Only the store knows the document frequencies, but it scores whole chunks. Each term of the query therefore gets a
-    lower weight, in proportion to its lower weight in the rest (``_made_up``).
+    lower weight, in proportion to its lower weight in the rest of the chunk (``_lowered``).
     """
     rests = analyzer.terms([excerpt.rest_text for excerpt, _ in queries])
     wholes = {
@@ -234,17 +235,17 @@ def _own_words(
     asked: list[tuple[str, Query]] = []
     for (excerpt, terms), rest in zip(queries, rests, strict=True):
         whole = document_vector(analyzer.terms([wholes.get(excerpt.chunk, "")])[0], average)
-        lost = _made_up(query_vector(terms), whole, document_vector(rest, average))
-        if len(lost[0]):
-            asked.append((excerpt.chunk, Query(lost, 1, (IdIs((excerpt.chunk,)),))))
+        lowered = _lowered(query_vector(terms), whole, document_vector(rest, average))
+        if len(lowered[0]):
+            asked.append((excerpt.chunk, Query(lowered, 1, (IdIs((excerpt.chunk,)),))))
     answers = backend.search([query for _, query in asked]) if asked else []
     scores = {excerpt.chunk: 0.0 for excerpt, _ in queries}
     scores.update((chunk, answer[0].score) for (chunk, _), answer in zip(asked, answers, strict=True) if answer)
     return scores
 
 
-def _made_up(query: SparseVector, whole: SparseVector, rest: SparseVector) -> SparseVector:
-    """Return the query with each term's weight times (its weight in the rest) / (its weight in the whole chunk)."""
+def _lowered(query: SparseVector, whole: SparseVector, rest: SparseVector) -> SparseVector:
+    """Return the query, with each term's weight times (its weight in the rest) / (its weight in the whole chunk)."""
     before: Mapping[int, float] = dict(zip(whole[0].tolist(), whole[1].tolist(), strict=True))
     after: Mapping[int, float] = dict(zip(rest[0].tolist(), rest[1].tolist(), strict=True))
     weights = [

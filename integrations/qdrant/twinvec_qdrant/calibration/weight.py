@@ -2,9 +2,9 @@
 
 The probability that a candidate is the answer is modelled as the softmax over all candidates of sharpness * (dense part
 + weight * words part), a conditional logit model (McFadden 1974). Weight and sharpness maximise the likelihood of all
-answers. A normal prior on the logarithm of the weight keeps the weight stable: its median is the usual weight for texts
-that say as much (``relevance.usual_words``). Queries that are taken from the texts cannot tell all of the
-difference between collections, because people who ask use other words than the texts.
+answers. A normal prior on the logarithm of the weight keeps the weight stable. The prior's median is the usual weight
+for texts with as many different terms (``relevance.usual_words``). Queries that are taken from the texts show only a
+part of the difference between collections, because people ask in other words than those of the texts.
 """
 
 from __future__ import annotations

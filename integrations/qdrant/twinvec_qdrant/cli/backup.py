@@ -47,7 +47,7 @@ def backup_command(
 
 
 def _refuse_server(path: Path | None, url: str | None) -> None:
-    """Raise ``BadParameter`` if only a server is named: a backup of the default store would be mistaken for its own."""
+    """Raise ``BadParameter`` if only a server is named, because the command would back up the default store instead."""
     if url is not None and path is None:
         raise typer.BadParameter(
             "a Qdrant server is named (--url, TWINVEC_URL or twinvec.toml), and it makes snapshots itself; for the "
@@ -88,7 +88,8 @@ def restore_command(
     """Restore a collection of the embedded store from a backup.
 
     The files of the backup are checked first. An existing collection is only replaced with --overwrite. If twinvec
-    serve uses the store, its process restores the collection, and replaces none: drop the existing one first.
+    serve uses the store, its process restores the collection. That process replaces no collection: drop an existing
+    one first.
 
     \b
     twinvec restore ./backups/docs-monday

@@ -15,7 +15,7 @@ from twinvec_qdrant.cli.served.connecting import client_of, looks_again
 from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.serving.process import DEFAULT_PATH
 
-_FOR_PROGRAMS = frozenset({"space", "dim", "distance", "average_length", "reading", "indexed"})  # shown in --json only
+_FOR_PROGRAMS = frozenset({"space", "dim", "distance", "average_length", "reading", "indexed"})  # only --json has these
 
 _ADOPTING = "its adoption was begun and is not finished; run twinvec adopt again"
 
@@ -48,7 +48,7 @@ def info_command(
     values["model"] = f"{values['model']} ({values['dim']:,} dimensions)"
     if values.get("vector") == "":
         values["vector"] = "without a name"
-    told = {name: _set(value) for name, value in values.items() if name not in _FOR_PROGRAMS}
+    told = {name: _without_none(value) for name, value in values.items() if name not in _FOR_PROGRAMS}
     rows = contents | sources | {name: value for name, value in told.items() if value not in (None, False, {})}
     show(title, properties({name.replace("_", " "): as_text(value) for name, value in rows.items()}))
 
@@ -63,8 +63,8 @@ def collection_info(place: CollectionPlace) -> dict[str, Any]:
         return opened.info()
 
 
-def _set(value: Any) -> Any:
-    """Return the settings that have a value."""
+def _without_none(value: Any) -> Any:
+    """Return a mapping of settings without those that are None; return any other value unchanged."""
     return {name: each for name, each in value.items() if each is not None} if isinstance(value, dict) else value
 
 

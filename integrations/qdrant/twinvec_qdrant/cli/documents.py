@@ -143,7 +143,7 @@ def _print_deleted(found: Mapping[str, Any], *, dry_run: bool, as_json: bool) ->
 def _deleted_if_confirmed(place: CollectionPlace, ids: Sequence[str], source: str | None) -> dict[str, Any]:
     """Ask for confirmation, and delete the source, or without ``source`` the documents with these ids.
 
-    Documents that satisfy the filter only after the question are kept.
+    Documents that are stored after the question are kept, even if they satisfy the filter.
     """
     _list(ids)
     what = _documents(len(ids)) if source is None else f"the source {source!r} and its {_documents(len(ids))}"
@@ -169,7 +169,7 @@ def _documents(count: int) -> str:
 
 
 def _end(missing: Sequence[str], nearest: Mapping[str, Sequence[str]]) -> None:
-    """Exit with code 1 if documents are missing; print their ids, and similar ids for the first ones."""
+    """Print the ids of missing documents, and similar ids; exit with code 1 if a document is missing."""
     for each in missing[:_SHOWN]:
         complain(f"twinvec: the collection has no document {each!r}{nearest_hint(nearest.get(each, ()))}")
     if len(missing) > _SHOWN:

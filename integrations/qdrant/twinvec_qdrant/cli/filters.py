@@ -12,12 +12,13 @@ import typer
 
 from twinvec.cli.options import wrong_usage
 
-_PLAIN = re.compile(r"[^\W\d]\w*!?=.*", re.DOTALL)  # equal or not equal, of a key without parts
+# KEY=VALUE or KEY!=VALUE that every filter allows: a key without parts, and words, a date or a number of 64 bits
+_PLAIN = re.compile(r"[^\W\d]\w*!?=(?:(?!NaN|Infinity)[^\W\d][\w ./-]*|-?\d[\d.-]{0,17})")
 _CONDITION = re.compile(r"(?P<key>[^=<>]+?)\s*(?P<operator>!=|=|>=|<=|>|<)\s*(?P<value>.*)", re.DOTALL)
 _BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 _HOLDS = {"keyword": "texts", "float": "numbers", "integer": "numbers", "bool": "true or false"}
 _SHOWN = 10
-_MEANT = {"=": "=", ">": ">=", "<": "<="}  # the character after "=" -> the operator that the user meant
+_MEANT = {"=": "=", ">": ">=", "<": "<="}  # the character after "=" -> the operator that the user probably meant
 _Tests = TypeVar("_Tests", list[Any], dict[str, Any])
 
 
@@ -63,7 +64,7 @@ def parse_filter_options(conditions: Sequence[str]) -> dict[str, Any]:
 
 
 def _tests(wanted: dict[str, Any], key: str, kind: type[_Tests], condition: str) -> _Tests:
-    """Return the tests of a key in the filter: a list of the values of =, or a dict of bounds; empty at first."""
+    """Return the tests of a key in the filter: the list of its values after =, or the dict of its bounds."""
     tests = wanted.setdefault(key, kind())
     if not isinstance(tests, kind):
         raise typer.BadParameter(f"--filter {condition!r}: {key} has both = and a bound; leave one out")
@@ -94,7 +95,7 @@ def _check_equal(condition: str, match: re.Match[str]) -> None:
 
 
 def _parsed(condition: str, match: re.Match[str]) -> Any:
-    """Parse a number, a boolean or a quoted text as JSON; return any other text as it is, but refuse other JSON."""
+    """Parse a number, a boolean or a quoted text as JSON; refuse null, lists and objects; keep any other text."""
     key, operator, text = match["key"], match["operator"], match["value"]
     try:
         value = json.loads(text)

@@ -156,11 +156,11 @@ def ingest_command(
     """Add documents to a collection, and update changed ones.
 
     Unchanged documents are skipped. In a folder, each file is a document: text, Markdown and code, with the extra
-    "documents" also PDF, Office and HTML. The id is the path. Files in .gitignore are skipped, and hidden files that no
-    --include names.
+    "documents" also PDF, Office and HTML. The id is the path. Files in .gitignore are skipped. So are hidden files,
+    unless --include names them.
 
-    Each line of a .jsonl or .ndjson file, row of a .csv or .tsv file, and e-mail of an .mbox file is a document, as is
-    each object of a .json file that has texts. The keys are "id", "text" and optionally "title"; all other keys are
+    Each line of a .jsonl or .ndjson file, row of a .csv or .tsv file, and e-mail of an .mbox file is a document. So is
+    each object with a text in a .json file. The keys are "id", "text" and optionally "title"; all other keys are
     payload for filters. An interrupted ingest resumes at the next run. If some documents fail, the others are ingested,
     and the exit code is 3; it is 1 if all fail.
 
@@ -218,7 +218,7 @@ def ingest_command(
 
 @contextmanager
 def helpers_on(ray: str | None, place: CollectionPlace) -> Iterator[dict[str, Any]]:
-    """With --ray, start Ray and yield the argument ``helpers`` of ``Collection.ingest``; else yield no argument.
+    """With --ray, start Ray and yield the argument ``helpers`` of ``Collection.ingest``; without it, yield nothing.
 
     Raises:
         ConfigurationError: another process serves the store; no Ray cluster was started.
@@ -239,7 +239,7 @@ def helpers_on(ray: str | None, place: CollectionPlace) -> Iterator[dict[str, An
 def _new_chunking(
     whole: bool, max_tokens: int | None, overlap: int | None, surroundings: int | None
 ) -> ChunkSettings | Literal[False] | None:
-    """Return the chunk settings from the options, or None without options, for the collection's own settings."""
+    """Return the chunk settings from the options; None, which stands for the collection's settings, without options."""
     given = [each for each in (max_tokens, overlap, surroundings) if each is not None]
     if whole:
         if given:
@@ -271,7 +271,7 @@ def _opened(
 
     if create:
         with wrong_usage():
-            check_new_name(place.name)  # the process refuses such a name, also of a collection that exists
+            check_new_name(place.name)  # the process refuses a wrong name, even that of an existing collection
     if not create and not exists(client, place.name):
         return open_in_memory(place.name, model, settings)
     return ServedCollection.made(client, place.name, model, keep_model=keep_model, settings=settings)

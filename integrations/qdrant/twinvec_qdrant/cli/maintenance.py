@@ -65,8 +65,8 @@ def verify_command(
 ) -> None:
     """Check that no document or chunk of a collection is missing or damaged.
 
-    The exit code is 1 if something is missing. With --repair, it is 1 only if some documents have left no trace; the
-    next ingest of their sources restores all other documents. If a process serves the store, that process checks or
+    The exit code is 1 if something is missing. With --repair, the next ingest of the sources restores what is missing,
+    and the exit code is 1 only if documents have left no trace. If a process serves the store, that process checks or
     repairs the collection.
 
     \b
@@ -213,8 +213,8 @@ def reindex_command(
 
     Searches go on meanwhile. The command reports the recall of the vectors' index on a sample, and the payload keys
     with an index. If the only options are for payload keys or for chunks, the vectors' index stays as it is. Otherwise,
-    deleted and replaced texts are erased from the files of an embedded collection, and files of a collection of an
-    older version are read by the newest version at the next ingest or "twinvec update".
+    deleted and replaced texts are erased from the files of an embedded collection, and the next ingest or "twinvec
+    update" reads files as the newest version of twinvec does.
 
     --cut-code, --pages and --surroundings apply from the next ingest or "twinvec update" on. That run
     cuts documents again if their chunks change, and encodes the changed chunks.

@@ -82,10 +82,10 @@ NoPayloadIndexes = Annotated[
 
 
 class CollectionPlace(NamedTuple):
-    """The options of a command that lead to a collection.
+    """The options of a command by which it opens a collection.
 
-    They are its name, the folder or the address of its store, the longest wait in seconds, the port for gRPC, and the
-    number format in which its model computes.
+    The options are the collection's name, the folder or the address of its store, the longest wait in seconds, the port
+    for gRPC, and the number format in which the model computes.
     """
 
     name: str
@@ -101,7 +101,7 @@ class CollectionPlace(NamedTuple):
         return {"path": self.path, "url": self.url, "wait_seconds": self.wait, **reached}
 
     def as_options(self) -> str:
-        """Return the options that lead to the collection, for a command that a message suggests: "-c docs --path x"."""
+        """Return the options for a command on this collection that a message suggests: "-c docs --path x"."""
         given = {"-c": self.name, "--path": self.path, "--url": self.url}
         return " ".join(f"{option} {quote(str(value))}" for option, value in given.items() if value)
 
@@ -205,7 +205,7 @@ def cluster_settings(given: list[str] | None) -> ClusterSettings | None:
 
 
 def payload_indexes(given: list[str] | None, only: bool) -> Mapping[str, Any] | None:
-    """Parse the options for payload indexes; return None without them, for the collection's own setting."""
+    """Parse the options for payload indexes; without them, return None, which stands for the collection's setting."""
     if not given and not only:
         return None
     types: dict[str, Any] = {OTHER_KEYS: False} if only else {}
@@ -232,9 +232,8 @@ def show_not_ingested(report: IngestReport) -> None:
     for kind, found in (("failed", report.failures), ("empty", report.empties)):
         firsts: dict[str, tuple[str, str]] = {}
         for each in found:
-            firsts.setdefault(
-                re.sub(r"'[^']*'|\d+", "", each[1]), each
-            )  # reasons that differ only in quoted names and numbers count as one
+            # reasons that differ only in quoted names and numbers count as one
+            firsts.setdefault(re.sub(r"'[^']*'|\d+", "", each[1]), each)
         shown = list(dict.fromkeys([*firsts.values(), *found]))[:_SHOWN]
         for source, reason in shown:
             complain(f"{kind}: {shortened(source)}: {reason}")

@@ -109,9 +109,9 @@ def search_command(
 ) -> None:
     """Search a collection, or all collections of a store, and show the passages that answer the query.
 
-    The defaults of --mode and --rerank are the settings that "twinvec tune" chose for the collection; without them,
-    hybrid and none. Without --collection, each collection is searched with its own model; the exit code is 3 if some
-    collections cannot be searched.
+    The defaults of --mode and --rerank are the settings that "twinvec tune" chose for the collection. If it was not
+    tuned, they are hybrid and none. Without --collection, each collection is searched with its own model; the exit code
+    is 3 if some collections cannot be searched.
 
     \b
     twinvec search "how do I renew a certificate" -c docs --rerank maxsim
@@ -177,7 +177,7 @@ def _tell_corrected(answers: Sequence[Answer]) -> None:
 
 
 def _tell_named(place: CollectionPlace, asked: Asked, answers: Sequence[Answer]) -> None:
-    """On the first page, print the command that shows a document named in a query, unless it is the best hit."""
+    """On the first page, print a command that shows the document named in a query, unless it is the best hit."""
     from twinvec_qdrant.cli.results.hits import copyable
 
     if asked.offset:
@@ -191,7 +191,7 @@ def _tell_named(place: CollectionPlace, asked: Asked, answers: Sequence[Answer])
 
 
 def _hint(place: CollectionPlace, asked: Asked, answers: Sequence[Answer]) -> None:
-    """Print hints about a filter that found nothing, unless it fits one of the searched collections."""
+    """If a filter found nothing, print its probable mistakes, unless it has none in one of the searched collections."""
     from twinvec_qdrant.cli.collections import collection_info, store_entries
 
     if not asked.filter or any(each.hits for each in answers):
@@ -200,7 +200,7 @@ def _hint(place: CollectionPlace, asked: Asked, answers: Sequence[Answer]) -> No
     found: dict[str, list[str]] = {}
     for name in names:
         found[name] = list(filter_hints(asked.filter, collection_info(place._replace(name=name))))
-        if not found[name]:  # no hint: the filter fits this collection
+        if not found[name]:  # the filter has no mistake in this collection
             return
     for name, hints in islice(found.items(), _NEAREST):
         complain(f"twinvec: {'' if place.name else f'{name}: '}{'; '.join(hints)}")

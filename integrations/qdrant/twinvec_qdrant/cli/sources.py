@@ -12,12 +12,13 @@ import typer
 from twinvec.cli.terminal import complain
 from twinvec.errors import ConfigurationError, DocumentError
 from twinvec.escaping import escaped
+from twinvec.text import check_text
 from twinvec_qdrant.ingest.reading.records.columns import RecordColumns
 from twinvec_qdrant.ingest.reading.results import printable
 from twinvec_qdrant.ingest.reading.root import RECORD_SUFFIXES, STANDARD_INPUT, Root
 from twinvec_qdrant.ingest.registration import NOT_BELOW, source_name
 
-_HIDDEN = "hidden files (a pattern that names them takes them in: --include '.github/**')"
+_HIDDEN = "hidden files (to read them, name them in a pattern: --include '.github/**')"
 
 
 def reading_options(
@@ -41,7 +42,7 @@ def roots_of(given: Sequence[str], options: dict[str, Any], *, allow_empty: bool
     """Return the roots that the arguments ``given`` name, by name; ``options`` are fields of all roots.
 
     Several files of one folder, such as the shell gives for ``*.md``, are one root: the folder, limited to these files.
-    Each file of records (but not of ``.ndjson``), hidden file and link is a root by itself.
+    A file of records (other than ``.ndjson``), a hidden file and a link are each a root by themselves.
 
     Raises:
         DocumentError: a folder or file does not exist, or no file matches a pattern (unless ``allow_empty``).
@@ -92,7 +93,7 @@ def descriptions(given: Sequence[str] | None, root: Root) -> dict[str, str]:
     """Parse the values of --describe, by path in the root; "" is the whole root."""
     described: dict[str, str] = {}
     for each in given or ():
-        place, sign, text = each.partition("=")
+        place, sign, text = check_text(each, "--describe").partition("=")
         if not sign or (" " in place.strip() and not (Path(root.path) / place).exists()):
             place, text = "", each
         elif place and not (Path(root.path) / place).exists():
@@ -104,7 +105,7 @@ def descriptions(given: Sequence[str] | None, root: Root) -> dict[str, str]:
 
 
 def _is_plain(path: Path) -> bool:
-    """Return whether the path is a file that is one document, and that a walk of its folder finds."""
+    """Return whether the path is a file that a walk of its folder finds, and that is one document."""
     named = not path.name.startswith(".") and path.suffix.lower() not in RECORD_SUFFIXES
     return named and path.is_file() and not path.is_symlink()
 

@@ -46,11 +46,11 @@ def tune_command(
 ) -> None:
     """Choose the best search settings of a collection, and store them with it.
 
-    The command compares dense, sparse and hybrid search, the last with several weights, with and without MaxSim or
-    feedback. The queries have known answers: they are judged (--ir), or passages cut out of the collection's own
-    documents. Such passages cannot choose MaxSim or feedback. Plain hybrid search stays unless a setting beats it
-    beyond chance, and also on queries that did not take part in the choice (cross-validation). If a process serves the
-    store, that process measures, and its next searches use the choice.
+    The command compares dense search, sparse search and hybrid search with several weights, each with and without
+    MaxSim or feedback. It needs queries with known answers: judged queries (--ir), or passages cut out of the
+    collection's own documents. With passages, the command chooses neither MaxSim nor feedback. Plain hybrid search
+    stays unless a setting beats it beyond chance, and also on queries that did not take part in the choice
+    (cross-validation). If a process serves the store, that process measures, and its next searches use the choice.
 
     \b
     twinvec tune --collection articles --ir articles-judged/
@@ -71,7 +71,7 @@ def tune_command(
             show_json({"collection": collection, **found})
         else:
             _show_tuning(collection, found)
-        opened.keep(found)  # done last, because it fails if another process is writing
+        opened.keep(found)  # called last, because it fails if another process is writing
     if not as_json:
         show(f"stored with the collection: twinvec search {place.as_options()} uses it")
 

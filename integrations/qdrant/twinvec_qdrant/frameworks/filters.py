@@ -30,6 +30,14 @@ def understood_filter(filter: object) -> Filter | None:
 
     Raise FilterError for an object that is not a filter, or for a condition that this language lacks.
     """
+    try:
+        return _understood(filter)
+    except RecursionError:
+        raise FilterError("the filter is nested too deeply: use fewer levels") from None
+
+
+def _understood(filter: object) -> Filter | None:
+    """Return the result of ``understood_filter``; raise RecursionError for a filter that is nested too deeply."""
     if filter is None:
         return None
     if isinstance(filter, Mapping):
@@ -64,8 +72,8 @@ def _inner(key: Any, wanted: Any) -> Any:
     if not isinstance(key, str) or key.removeprefix("$") not in _COMBINING:
         return wanted
     if isinstance(wanted, (list, tuple)):
-        return [understood_filter(each) if isinstance(each, Mapping) else each for each in wanted]
-    return understood_filter(wanted) if isinstance(wanted, Mapping) else wanted
+        return [_understood(each) if isinstance(each, Mapping) else each for each in wanted]
+    return _understood(wanted) if isinstance(wanted, Mapping) else wanted
 
 
 def _filter(filter: Any) -> Filter:

@@ -13,7 +13,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from twinvec.errors import ConfigurationError, TextError
-from twinvec.support.checks import check_flags, check_methods, mapping, number, refuse_unknown, string
+from twinvec.support.checks import (
+    ADDRESS_FORM,
+    check_flags,
+    check_methods,
+    is_server_address,
+    mapping,
+    number,
+    refuse_unknown,
+    string,
+)
 from twinvec.text import is_list
 from twinvec_qdrant.settings import ClusterSettings
 
@@ -22,7 +31,7 @@ _LAYOUT = "a collection has one layout, so leave it out"
 _BM25 = "BM25 is built in (mode='hybrid', or a hybrid query), so leave it out"
 _FUSION = "vectors and words are fused adaptively; leave it out, or weigh them (weights, or alpha in LlamaIndex)"
 _TENANTS = "tenants share a collection by tenant_key=..., so leave it out"
-_CLIENT = "give it to QdrantClient, and the store client=QdrantClient(...)"
+_CLIENT = "give it to a client, and the client to the store: client=QdrantClient(...)"
 _CHECKS = "the check that a collection belongs to its model cannot be left out"
 
 _REFUSED = {
@@ -37,7 +46,7 @@ _REFUSED = {
     _CLIENT: "client_kwargs auth_token_provider grpc_options force_disable_check_same_thread check_compatibility "
     "cloud_inference local_inference_batch_size limits pool_size",
 }
-"""Advice of the error -> refused arguments. None, an empty mapping and an empty list count as not given."""
+"""The advice in an error -> the arguments that it refuses. None, an empty mapping and an empty list are accepted."""
 
 _INSTEAD = {name: reason for reason, names in _REFUSED.items() for name in names.split()}
 
@@ -154,7 +163,7 @@ def _address(left: dict[str, Any], url: str | None, api_key: str | None) -> str 
     location, host, port, prefix, https = (
         left.pop(name, None) for name in ("location", "host", "port", "prefix", "https")
     )
-    for name, given in (("location", location), ("host", host), ("prefix", prefix)):
+    for name, given in (("location", location), ("host", host), ("url", url), ("prefix", prefix)):
         if given is not None:
             string(given, name)
     if https is not None:
@@ -173,6 +182,8 @@ def _url(address: str, port: int | None, prefix: str | None) -> str:
     """Return the address with ``port`` and ``prefix`` added."""
     if "://" not in address:
         address = f"http://{address}"
+    if not is_server_address(address):  # the address is not quoted: it may hold a password
+        raise ConfigurationError(f"location, host or url: expected the address of a server, {ADDRESS_FORM}")
     parts = urlsplit(address)
     if port is not None and parts.port is None:
         parts = parts._replace(netloc=f"{parts.netloc}:{port}")

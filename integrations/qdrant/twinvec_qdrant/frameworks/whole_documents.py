@@ -33,7 +33,7 @@ def open_whole_documents(
     recreate: bool = False,
     **options: Any,
 ) -> Collection:
-    """Open or create a collection that keeps documents whole; default: in memory.
+    """Open or create a collection that keeps documents whole, in memory without ``path``, ``url`` and ``client``.
 
     ``collection`` is an open collection to use instead. ``recreate`` removes the stored collection first. The other
     arguments, ``options`` included, and the errors are those of ``Collection.open``.
@@ -93,7 +93,7 @@ def ingest_all(
         DocumentError: names the refused documents and the reasons, and says what is stored.
     """
     given = list(documents.values())
-    collection.check_open()  # before the ingest, whose errors do not say whether something was stored
+    collection.check_open()  # an error of the ingest would not say that nothing was stored
     if vectors and check:
         check_vectors(collection, [each for each in given if isinstance(each, Document)], vectors)
     if unknown_ids and len(given) > 1:  # a single document is stored or refused as a whole
@@ -158,8 +158,9 @@ def _refusal(
 def filtered(collection: Collection, filter: Filter | None, limit: int, offset: int = 0) -> list[Hit]:
     """Return documents that satisfy a filter, in the order of their ids, as hits with score and relevance 0.
 
-    They answer a blank query with a filter, as language models write it ("all pages of the team hr"). A filter without
-    a condition finds nothing. The caller has checked that the filter names a tenant if the collection has many.
+    These documents answer a blank query that has a filter, as language models write for "all pages of the team hr". A
+    filter without a condition finds nothing. The caller has checked that the filter names a tenant, if the collection
+    has many tenants.
     """
     keys = sorted(collection.find(filter))[offset : offset + limit] if filter else []
     return [Hit(document.id, document.text, 0.0, relevance=0.0) for document in collection.get(keys)]

@@ -59,16 +59,15 @@ OnProgress = Callable[[str, int, int], None]
 """Function that gets the progress: the step ("measuring" or "migrating"), its finished chunks, and its total chunks."""
 
 _PAGE = 512
-_LONGEST_PAUSE = 1.0  # seconds between two looks at whether the migration goes on
+_LONGEST_PAUSE = 1.0  # seconds between two checks that the migration was not given up
 _SAMPLE = 64
 
 
 class Migration:
     """One migration to the model of ``encoder``; see ``Collection.migrate`` for errors. ``report`` counts its work.
 
-    ``renames`` says whether only the name of the model changes, because all vectors exist.
-    ``present`` returns the encoder of the present model. If it is None, the next model may truncate chunks that the
-    present model reads whole.
+    ``renames`` says that only the name of the model changes, because all vectors exist. ``present`` returns the encoder
+    of the present model; if it is None, the next model may truncate chunks that the present model reads whole.
     ``on_progress`` gets the progress, and ``progress`` says whether to show it.
     """
 
@@ -127,7 +126,7 @@ class Migration:
         """Make the next model the collection's model; return the description with it."""
         with self._unless_given_up():
             self._sweep(unseen)
-            with self._backend.writing:  # other threads wait, so this must be short
+            with self._backend.writing:  # other threads wait for the end of this block, so it must be short
                 self._sweep(unseen, throttled=False)
                 target = self.target()
                 if not self.renames:
@@ -139,7 +138,7 @@ class Migration:
                     # another process may have dropped the vectors since ``target`` was read, and named its own model
                     _add_vector(self._backend, self._next)
                     name_model(self._backend, target)
-            self._sweep(unseen, throttled=False)  # encodes also what processes wrote before they saw the switch
+            self._sweep(unseen, throttled=False)  # other processes may have written chunks before they saw the switch
             self._backend.flush()
         return target
 
@@ -188,7 +187,8 @@ class Migration:
         _add_vector(self._backend, following)
         after = stored_description(self._backend)
         if all(each is None or each.vector != following.vector for each in (after, after.next, after.previous)):
-            self._backend.drop_vector(following.vector)  # given up by another process before it had the vector
+            # another process gave the migration up before the vector was added, so nothing else removes the vector
+            self._backend.drop_vector(following.vector)
         return following
 
     def _was_killed_after_switch(self, now: Description) -> bool:
@@ -257,10 +257,10 @@ class Migration:
                 self.report.encoded += len(page)
 
     def _pause(self, end: float) -> None:
-        """Wait, unless the migration is given up or the collection is closed meanwhile, which is an error."""
+        """Wait until ``end``; raise an error if the migration is given up or the collection is closed meanwhile."""
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, _LONGEST_PAUSE))
-            self._backend.count([CHUNKS])  # an error if the collection is closed
+            self._backend.count([CHUNKS])  # raises if the collection was closed
             self.target()
 
     def _store(self, points: Sequence[Point]) -> None:
@@ -285,7 +285,7 @@ class Migration:
         return encoded
 
     def _check_sample(self) -> None:
-        """Encode some unchanged chunks again: the stored vectors must be the same, and searches must find them."""
+        """Raise BadVectorError unless a sample of chunks gets the same vectors again and searches find the chunks."""
         sample = list(islice(self._backend.scroll([CHUNKS], ["source", *EMBEDDED_FIELDS]), _SAMPLE))
         if not sample:
             return
@@ -318,10 +318,11 @@ class Migration:
 
 
 def finish_switch(backend: Backend, now: Description, encoder: Callable[[], SpaceEncoder]) -> None:
-    """Encode the chunks that a migration has left without a vector of the present model, because it was killed.
+    """Encode the chunks that a killed migration has left without a vector of the present model.
 
-    Other processes have written them just before the switch. An embedded store has none, because its other writers wait
-    for the switch; nor has a collection with the vectors of one model only. ``encoder`` returns the present encoder.
+    Other processes have written these chunks just before the switch. An embedded store has no such chunks, because its
+    other writers wait for the switch; nor has a collection with the vectors of one model only. ``encoder`` returns the
+    encoder of the present model.
     """
     if backend.exclusive or (now.next is None and now.previous is None):
         return

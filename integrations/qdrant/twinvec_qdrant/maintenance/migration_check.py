@@ -18,8 +18,8 @@ MEASURE = "ndcg@10"
 class JudgedCheck:
     """A ``check`` for ``Collection.migrate`` by judged queries (``data``), whose documents the collection holds by id.
 
-    After the call, ``figures`` holds the measure before and after, and the interval of the difference. ``shown`` has
-    these figures and the difference as text.
+    After the call, ``figures`` holds the measure before and after the migration, and the interval of the difference.
+    ``shown`` holds these figures and the difference as texts.
 
     Raises:
         InputError: the collection finds none of the judged documents.

@@ -31,7 +31,7 @@ from twinvec_qdrant.stores.points import DENSE, Point, States, pages
 
 _PAGE = 256  # documents compared, or notes copied, at once
 _BATCH_CHUNKS = 512
-_MARK = "push"  # key of a description, only while a push begins
+_MARK = "push"  # key that a description has only while a push begins
 _ROUNDS = 5  # tries of a commit, which fails only if another writer changes the same document
 
 
@@ -48,7 +48,7 @@ def push(source: Catalog, store: Store, *, prune: bool, allow_empty: bool, progr
 
 
 def open_target(store: Store, source: Description) -> Backend:
-    """Open the other store's collection, or create it with the settings of ``source``; raise as ``_check_target``."""
+    """Open the other store's collection, or create it with the settings of ``source``; errors: ``_check_target``."""
     is_new = store.peek() is None
     if is_new:
         fresh = {"vector": DENSE, "next": None, "previous": None, "average_length": 0.0, "layout": None}
@@ -66,7 +66,7 @@ def open_target(store: Store, source: Description) -> Backend:
 
 
 def _check_target(target: Description, source: Description, location: str) -> None:
-    """Raise ``SpaceMismatchError`` for another model, ``ConfigurationError`` for settings that change the chunks."""
+    """Raise ``SpaceMismatchError`` for another model, ``ConfigurationError`` for other settings of the chunks."""
     if target.space != source.space:
         raise SpaceMismatchError(
             f"{location}: has the model {target.model!r} (space {target.space:.12}), but the pushed collection has "
@@ -90,8 +90,8 @@ def _check_target(target: Description, source: Description, location: str) -> No
 def _are_the_same(source: Backend, target: Backend) -> bool:
     """Return whether both backends have the same collection.
 
-    On servers, it may have two addresses or an alias. A mark is therefore written on one side, and looked for on the
-    other. Otherwise, ``prune`` would remove documents that another process ingests during the push.
+    A collection on a server may have two addresses or an alias, so one backend writes a mark, and the other looks for
+    it. A push of a collection onto itself with ``prune`` could remove documents that another process ingests meanwhile.
     """
     if source.exclusive or target.exclusive:
         return source.place == target.place
@@ -110,15 +110,12 @@ class _Push:
         description = stored_description(target)
         self._report = PushReport()
         self._source = source.backend
+        self._source_catalog = source
         self._model = model
         self._target = target
         self._description = description
-        self._index = description.index
-        self._chunking = description.chunking.decided(model.chunking)
-        self._from = source
         self._bm25 = BM25Weights(target, description)
-        self._to = Catalog(target, self._bm25)
-        self._tenant_path = tenant_path(description.tenant_key)
+        self._target_catalog = Catalog(target, self._bm25)
         self._copied_roots: Mapping[str, Any] | None = None
         self._indexing = PayloadIndexing(
             target, description.payload_indexes, shown_indexes(self._source, description.tenant_key)
@@ -128,16 +125,18 @@ class _Push:
         total = self._source.count([RECORDS])
         seen: set[str] = set()
         with self._target.writing, progress_bar("Pushing", total, "documents", shown=progress) as advance:
+            chunking = self._description.chunking.decided(self._model.chunking)
             reading = {"reading": self._model.reading} if self._model.reading else {}
-            self._target.write_metadata({"chunking": self._chunking.as_dict(), **reading})
-            self._to.recover()
+            self._target.write_metadata({"chunking": chunking.as_dict(), **reading})
+            self._target_catalog.recover()
             self._bm25.refresh()
             if not self._target.holds([RECORDS]):
-                self._target.begin_load(self._tenant_path)
+                self._target.begin_load(tenant_path(self._description.tenant_key))
                 name_first_model(self._target, self._description)
-            self._indexing.begin()  # while the collection is empty, so that no stored values have to be looked at
-            for page in pages(self._from.sources(), _PAGE):
-                self._copy_roots()  # after the documents are listed: another process may add a root, and then documents
+            self._indexing.begin()  # called while the collection is empty, so that no stored values have to be read
+            for page in pages(self._source_catalog.sources(), _PAGE):
+                # called after the documents are listed, because another process may add a root and then its documents
+                self._copy_roots()
                 seen.update(page)
                 self._copy(page)
                 advance(len(page))
@@ -145,14 +144,14 @@ class _Push:
             if prune:
                 self._prune(seen, notes, allow_empty=allow_empty)
             self._bm25.rebalance()
-            self._target.build_index(self._index)
+            self._target.build_index(self._description.index)
         return self._report
 
     def _copy_roots(self) -> None:
         """Copy the recorded sources before their documents.
 
-        Documents whose source is not recorded would count as documents of the first one, and be pruned with it: if the
-        push is killed, or if the source is removed from the pushed collection meanwhile.
+        Otherwise, documents might be without a recorded source after a kill, or if their source is removed from the
+        pushed collection meanwhile. They would count as documents of the first source, and be pruned with it.
         """
         for roots in self._source.retrieve([ROOTS]).values():
             if roots.payload != self._copied_roots:
@@ -160,9 +159,9 @@ class _Push:
                 self._copied_roots = roots.payload
 
     def _copy(self, sources: Sequence[str]) -> None:
-        there = self._to.records(sources)
+        there = self._target_catalog.records(sources)
         wanted = []
-        for source, record in self._from.records(sources).items():
+        for source, record in self._source_catalog.records(sources).items():
             if not record.version:  # a damaged document must not replace a whole one
                 self._report.missed.append(source)
             elif source in there and there[source].version == record.version:
@@ -174,7 +173,7 @@ class _Push:
                 changes = self._changes(batch)
                 self._indexing.see(user_payload(point.payload) for change in changes for point in change.points)
                 self._indexing.see(change.record.payload for change in changes)
-                lost = {change.record.source for change in self._to.write(changes)}
+                lost = {change.record.source for change in self._target_catalog.write(changes)}
                 for change in changes:
                     if change.record.source not in lost:
                         self._report.copied += 1
@@ -195,7 +194,7 @@ class _Push:
             whole &= states.keys()
         self._report.missed += [record.source for record in batch if not whole.issuperset(record.chunks)]
         batch = [record for record in batch if whole.issuperset(record.chunks)]
-        there = self._to.records(record.source for record in batch)
+        there = self._target_catalog.records(record.source for record in batch)
         revision = uuid4().hex
         return [self._change(record, revision, there.get(record.source), points, states) for record in batch]
 
@@ -229,7 +228,7 @@ class _Push:
         return copied
 
     def _prune(self, sources: set[str], notes: set[str], *, allow_empty: bool) -> None:
-        gone = [source for source in self._to.sources() if source not in sources]
+        gone = [source for source in self._target_catalog.sources() if source not in sources]
         if gone and not sources and not allow_empty:
             raise DocumentError(
                 f"{self._source.location}: holds no documents, and pruning would remove all {len(gone):,} documents of "
@@ -237,7 +236,7 @@ class _Push:
             )
         lost = self._lost(gone)
         self._report.missed += sorted(lost)
-        for _ in self._to.remove([source for source in gone if source not in lost]):
+        for _ in self._target_catalog.remove([source for source in gone if source not in lost]):
             self._report.deleted += 1
         self._target.delete([note.id for note in self._target.scroll([NOTES], ["kind"]) if note.id not in notes])
         if not lost:
@@ -245,7 +244,7 @@ class _Push:
         self._target.flush()
 
     def _lost(self, sources: Sequence[str]) -> set[str]:
-        """Return the documents that have chunks in the pushed collection but no record: it may have lost the record."""
+        """Return the documents that have chunks in the pushed collection, but whose records it may have lost."""
         lost: set[str] = set()
         for page in pages(sources, _PAGE):
             named = field_is("source", *page)

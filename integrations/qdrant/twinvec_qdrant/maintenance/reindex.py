@@ -102,7 +102,8 @@ def _recall(backend: Backend, vector: str, settings: IndexSettings) -> float | N
 
     Return None if the collection has no chunks, or the server forbids exact search.
     """
-    ids = [point.id for point in islice(backend.scroll([CHUNKS], ["kind"]), _SAMPLE)]  # random, since ids are hashes
+    # a random sample: the store sorts chunks by their ids, which are hashes
+    ids = [point.id for point in islice(backend.scroll([CHUNKS], ["kind"]), _SAMPLE)]
     sample = [point.dense for point in backend.retrieve(ids, [], vector).values() if point.dense is not None]
     if not sample:
         return None
@@ -152,7 +153,7 @@ def _payloads(backend: Backend) -> Iterator[Mapping[str, Any]]:
 def _wanted(
     seen: Mapping[str, SeenKey], settings: PayloadIndexes, there: Mapping[str, str], location: str
 ) -> dict[str, FieldIndexType]:
-    """Return types of indexes by path: requested types, then for up to ``MAX_PATHS`` paths the type of most values."""
+    """Return the type of each path's index: the requested type, or for up to ``MAX_PATHS`` paths the most frequent."""
     wanted: dict[str, FieldIndexType] = {}
     for key, requested in settings.types.items():
         if requested:

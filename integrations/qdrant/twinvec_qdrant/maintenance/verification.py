@@ -85,27 +85,28 @@ def verify(catalog: Catalog, *, repair: bool, encoder: Callable[[], SpaceEncoder
 
     If a migration changes the model meanwhile, the comparison starts again.
     """
-    catalog.backend.check_files()
-    damage = catalog.backend.damage
+    backend = catalog.backend
+    backend.check_files()
+    damage = backend.damage
     if repair and damage is not None:
-        heal(catalog, stored_description(catalog.backend), encoder())
+        heal(catalog, stored_description(backend), encoder())
     while True:
-        model = stored_description(catalog.backend)
+        model = stored_description(backend)
         if repair:
-            finish_switch(catalog.backend, model, encoder)
-            if catalog.backend.exclusive:  # on a server, another program may have written points without a payload
-                catalog.backend.delete([each.id for each in catalog.backend.scroll((), ["kind"]) if not each.payload])
+            finish_switch(backend, model, encoder)
+            if backend.exclusive:  # on a server, another program may have written points without a payload
+                backend.delete([each.id for each in backend.scroll((), ["kind"]) if not each.payload])
             catalog.recover()
         compared = _compare(catalog, model)
-        if stored_description(catalog.backend).vector == model.vector:
+        if stored_description(backend).vector == model.vector:
             break
     if repair:
-        catalog.backend.delete(list(compared.stray), set(compared.stray.values()))
-        catalog.backend.delete(list(compared.changed))
+        backend.delete(list(compared.stray), set(compared.stray.values()))
+        backend.delete(list(compared.changed))
         for page in pages([*compared.incomplete, *compared.forgotten], _BATCH):
             catalog.write(page)
-        catalog.backend.flush()
-        catalog.backend.end_repair()
+        backend.flush()
+        backend.end_repair()
     records = compared.records
     marked = {each.source for each in records if not each.version}
     report = VerifyReport(
@@ -119,7 +120,7 @@ def verify(catalog: Catalog, *, repair: bool, encoder: Callable[[], SpaceEncoder
     if damage is None:
         return report
     lost = damage.counts.get("record", 0) - len(records) - len(compared.forgotten)
-    lost_notes = damage.counts.get("note", 0) - catalog.backend.count([NOTES])
+    lost_notes = damage.counts.get("note", 0) - backend.count([NOTES])
     return RepairReport(**asdict(report), damaged=list(damage.files), lost=max(lost, 0), lost_notes=max(lost_notes, 0))
 
 
@@ -180,7 +181,7 @@ def _bare(backend: Backend, condition: StoreCondition, names: Iterable[str]) -> 
 def _incomplete(
     catalog: Catalog, sources: Iterable[str], names: Iterable[str], changed: Collection[str]
 ) -> Iterator[Change]:
-    """Yield a commit for each incomplete source: its record, with existing chunks only and an empty version."""
+    """Yield a commit for each incomplete source: its record, with the existing chunks only and an empty version."""
     for record in catalog.records(sources).values():
         there = catalog.backend.retrieve(record.chunks, []).keys() - _bare(catalog.backend, IdIs(record.chunks), names)
         whole = tuple(chunk for chunk in record.chunks if chunk in there and chunk not in changed)
@@ -192,7 +193,7 @@ def _incomplete(
 def _forgotten(catalog: Catalog, sources: set[str], analyzer: Analyzer) -> Iterator[Change]:
     """Yield a commit for each source without a record: a record of its chunks, with an empty version.
 
-    Intents, records and chunks are read in the order in which a writer that removes a document changes them.
+    Intents, records and chunks are read in this order, in which a writer changes them to remove a document.
     """
     sources = sources - unfinished_sources(catalog.backend)
     for source in sorted(sources - catalog.records(sources).keys()):

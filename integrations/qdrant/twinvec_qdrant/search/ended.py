@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-_MOST = 100_000  # revisions to remember; above this number, the oldest half is forgotten
+_MOST = 100_000  # largest number of revisions to remember; when it is exceeded, the oldest half is forgotten
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ _SPARE = 4  # smallest number of extra candidates to read; chunks that no record
 class Fetched:
     """The records and chunks that one search has read.
 
-    ``vector`` is the name of the dense vectors to read with the chunks; None for no vectors. ``ended`` holds the
+    ``vector`` is the name of the dense vectors to read with the chunks; None to read no vectors. ``ended`` holds the
     commits that earlier searches saw end; None if the collection may hold chunks that twinvec has not committed.
     """
 
@@ -52,7 +52,7 @@ class Fetched:
             self.points.update((yield from self._backend.points(new, self._vector)))
 
     def along(self, request: SearchRequest, best: Sequence[Query]) -> Along:
-        """Return the points to read along with candidates: the best chunks of each stage, and their documents' records.
+        """Return which points the request for candidates also reads: the best chunks of each stage, and their records.
 
         ``best`` holds queries that find these chunks.
         """
@@ -125,13 +125,15 @@ class Fetched:
         ]
         while True:
             valid = [
-                known if known is not None and not known.unknown else _Walk(some, self.lists, self, depth, group, words)
+                known
+                if known is not None and not known.is_blocked
+                else _Walk(some, self.lists, self, depth, group, words)
                 for known, some, words in zip(sure, ranked, conditions, strict=True)
             ]
-            open_ends = [each for each in valid if each.unknown]
-            if not open_ends:
+            blocked = [each for each in valid if each.is_blocked]
+            if not blocked:
                 return [each.valid for each in valid]
-            yield from self.fetch(key for each in open_ends for key in each.wanted(needed, request.offset))
+            yield from self.fetch(key for each in blocked for key in each.wanted(needed, request.offset))
 
     def surely_committed(self, candidate: Candidate) -> bool | None:
         """Return True for a candidate that can be shown without its record; None for any other candidate."""
@@ -166,9 +168,9 @@ def needed_by(request: SearchRequest) -> int:
 class _Walk:
     """A walk over the candidates of one search, until ``limit`` are valid or a candidate cannot be judged.
 
-    A candidate cannot be judged if ``committed`` returns None for it, or if there is a ``condition`` and its text has
-    not been read. ``valid`` holds the valid candidates. ``unknown`` says that the walk ended at a candidate that cannot
-    be judged.
+    A candidate cannot be judged if ``committed`` returns None for it, or if there is a ``condition`` and the
+    candidate's text has not been read. ``valid`` holds the valid candidates. ``is_blocked`` says that the walk ended at
+    a candidate that cannot be judged.
     """
 
     def __init__(
@@ -181,7 +183,7 @@ class _Walk:
         condition: ParsedQuery | None,
     ) -> None:
         self.valid: list[Candidate] = []
-        self.unknown = False
+        self.is_blocked = False
         self._group = group
         self._condition = condition
         self._left: Sequence[Candidate] = ()
@@ -195,7 +197,7 @@ class _Walk:
             is_committed = committed(candidate)
             admitted = True if condition is None else fetched.admitted(candidate.id, condition)
             if is_committed is None or admitted is None:
-                self.unknown, self._left = True, candidates[place:]
+                self.is_blocked, self._left = True, candidates[place:]
                 return
             if is_committed and admitted:
                 self.valid.append(candidate)

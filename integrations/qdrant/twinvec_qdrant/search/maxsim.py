@@ -25,7 +25,7 @@ _HITS = 512  # hits per look-up of their chunks
 class CollectionMaxSim(MaxSimReranker):
     """``MaxSimReranker`` that computes relevance by the landmarks of a collection.
 
-    ``served`` returns the description of the collection and the encoder of its present model. A migration changes both.
+    ``served`` returns the collection's description and the encoder of its present model. A migration changes both.
     """
 
     def __init__(

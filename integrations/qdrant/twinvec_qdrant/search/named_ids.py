@@ -1,8 +1,8 @@
-"""The document ids that a query may mean, for the hint that the query is the id of a document.
+"""The document ids that a query may mean, for the hint that a query names a document.
 
 A query may be an id if it is one word, or ends like a file name ("annual report.pdf"). Ids of documents from a
-collection's second and later sources begin with the source's name, which users seldom type. A word with a digit or a
-punctuation mark inside may be a file name without its ending: "INV-2024-0042".
+collection's second and later sources begin with the source's name. Users seldom type this prefix, so it is added. A
+word with a digit or a punctuation mark inside may be a file name without its ending: "INV-2024-0042".
 """
 
 from __future__ import annotations

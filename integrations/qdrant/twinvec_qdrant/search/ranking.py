@@ -35,7 +35,7 @@ class QueryVectors:
     """The vectors of one query; None for a stage that the search does not use.
 
     ``asked`` is the dense vector before feedback moved it; None without feedback. ``condition`` holds the phrases that
-    a text must have and the words that it must not have. ``telling`` says that every text which satisfies the condition
+    a text must have and the words that it must not have. ``telling`` says that every text that satisfies the condition
     has a term of the query. ``unknown`` says that the query consists mostly of words that the model does not know.
     ``code_share`` is the share of the query's terms that are numbers or codes. ``weight`` is the weight of the query's
     terms (``TermCounts.weight``).
@@ -52,7 +52,7 @@ class QueryVectors:
 
     @property
     def terms(self) -> int:
-        """Return the number of the query's terms, at least 1 if it has any; the terms of added key words count less."""
+        """Return the number of the query's terms, 0 without terms, else at least 1; terms of key words count less."""
         return 0 if self.sparse is None or not len(self.sparse[0]) else max(1, int(self.sparse[1].sum()))
 
     def by_stage(self) -> dict[str, FloatArray | SparseVector | None]:
@@ -121,8 +121,8 @@ def rank(
 def as_asked(candidate: Candidate, asked_D: FloatArray, vector_D: FloatArray) -> Candidate:
     """Return a candidate with the dense score of the original query, before feedback moved its vector.
 
-    A moved query has higher cosines with all texts, so its score says less about a hit. Its score is kept as that of
-    the stage "feedback".
+    A moved query has higher cosines with all texts, so its score says less about a hit. The score of the moved query is
+    kept as the score of the stage "feedback".
     """
     cosine = float(unit(asked_D) @ unit(vector_D))
     others = {stage: score for stage, score in candidate.scores.items() if stage != "dense"}

@@ -22,14 +22,14 @@ class Reading:
     Attributes:
         query: The query as given.
         text: The query without its syntax and the blanks around it.
-        right: ``text`` with corrected spelling.
+        corrected: ``text`` with corrected spelling.
         condition: The phrases that a text must have and the words that it must not have; None for a query without both.
         telling: Whether every text that satisfies the condition has a term of the query.
     """
 
     query: str
     text: str
-    right: str
+    corrected: str
     condition: ParsedQuery | None = None
     telling: bool = False
 
@@ -48,9 +48,10 @@ def read_queries(
     known = (yield from knows()) if any(found) else bool
     readings = []
     for query, each, text, corrections in zip(queries, parsed, texts, found, strict=True):
-        right = corrected(text, corrections, known)
         condition = each if each.has_conditions else None
-        readings.append(Reading(query, text, right, condition, _is_telling(each, weights)))
+        readings.append(
+            Reading(query, text, corrected(text, corrections, known), condition, _is_telling(each, weights))
+        )
     return readings
 
 

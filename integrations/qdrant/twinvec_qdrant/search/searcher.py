@@ -69,7 +69,7 @@ class _Progress:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The hits of each query; ``model`` is what the store says of the collection's present model."""
+    """The hits of each query, and the present model that the store names; None if the store names no model."""
 
     hits: list[list[Hit]]
     model: NamedModel | None
@@ -77,13 +77,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class NamedModel:
-    """What the store's point says of the present model; ``space`` is None if an older version wrote the point."""
+    """The present model as the store's point ``model`` names it: the name of its vectors, and its space.
+
+    ``space`` is None if an older version of twinvec wrote the point.
+    """
 
     vector: str
     space: str | None
 
     def is_of(self, model: Generation) -> bool:
-        """Return whether this names the vectors of ``model``."""
+        """Return whether the named vectors are those of ``model``."""
         return self.vector == model.vector and self.space in (None, model.space)
 
 
@@ -295,7 +298,7 @@ def _without_last_score(ranked: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _most(ranked: Sequence[Candidate], *, group: bool) -> int:
-    """Return the largest number of hits that the candidates can give."""
+    """Return how many hits the candidates give if all are valid: one for each document with ``group``, else all."""
     return len({each.source for each in ranked}) if group else len(ranked)
 
 

@@ -51,7 +51,7 @@ _ERRORS: dict[str, type[TwinvecError]] = {
     "store_unavailable": StoreUnavailableError,
 }
 _CONNECT_SECONDS = 5.0
-_ANSWER_SECONDS = 600.0  # longest wait after the first answer, since a search or an ingest may take long
+_ANSWER_SECONDS = 600.0  # longest wait once the process has answered, because a search or an ingest may take long
 _PREPARED_SECONDS = 6 * 3600.0
 _NEEDS_KEY, _BUSY = (401, 403), 429
 _OF_OLDER_VERSION = ("not_found", "method_not_allowed")  # an older version lacks the path, or its method
@@ -63,7 +63,7 @@ Events = Callable[[str, dict[str, Any]], None]
 
 
 class ServerRefusesError(StoreBusyError):
-    """The process has the store, and refuses connections, as a process does that is stopping."""
+    """The process has the store and refuses connections, perhaps because it is stopping."""
 
     def __init__(self, process: ServingProcess) -> None:
         super().__init__(
@@ -97,7 +97,9 @@ class ServerClient:
             if isinstance(error.__cause__, ConnectionRefusedError):
                 raise ServerRefusesError(process) from error
             raise StoreBusyError(f"{process} has the store, but does not answer: {error.__cause__}") from error
-        if found.get("instance") != process.instance:
+        except (json.JSONDecodeError, UnicodeDecodeError):
+            found = {}
+        if not isinstance(found, dict) or found.get("instance") != process.instance:
             raise StoreBusyError(f"{process} has the store, but another process answers at its address")
         self._connection.timeout = _ANSWER_SECONDS
         if self._connection.sock is not None:
@@ -110,7 +112,7 @@ class ServerClient:
     def __exit__(self, *_: object) -> None:
         sock = self._connection.sock
         if sock is not None:
-            with suppress(OSError):  # a thread that still reads would hold up the close until the next event
+            with suppress(OSError):  # without a shutdown, ``close`` waits for a thread that still reads an event
                 sock.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
@@ -227,7 +229,7 @@ class ServerClient:
             fields = json.loads(content)["error"]
             message, code = str(fields["message"]), fields.get("code")
         except (ValueError, KeyError, TypeError):
-            message, code = f"status {answer.status}", None
+            message, code = f"{self._process.address} answers with status {answer.status}", None
         if code in _OF_OLDER_VERSION:
             return ConfigurationError(
                 f"{self._process} is of an older version of twinvec and cannot do this ({message}): stop that process "
@@ -258,7 +260,7 @@ class ServerClient:
 class Content:
     """The content of an answer, read as it arrives.
 
-    ``errors`` raises ``StoreUnavailableError`` if the connection fails meanwhile.
+    ``errors`` makes a context that raises ``StoreUnavailableError`` if the connection fails meanwhile.
     """
 
     def __init__(self, answer: HTTPResponse, errors: Callable[[], AbstractContextManager[None]]) -> None:
@@ -287,7 +289,7 @@ class _TooBusyError(StoreBusyError):
 class _Body:
     """The body of a streamed request; the caller's thread and the thread that reads the answer send its parts.
 
-    ``blank`` is a part without a meaning that shows the client's presence; b"" if the body cannot have one.
+    ``blank`` is a meaningless part that shows the client's presence; b"" if the body cannot have such a part.
     """
 
     def __init__(self, connection: HTTPConnection, blank: bytes) -> None:

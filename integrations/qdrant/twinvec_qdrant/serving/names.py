@@ -34,6 +34,7 @@ def check_new_name(name: str) -> None:
 
 def collection_path(name: str, rest: str = "") -> str:
     """Return the path of a collection in the API; raise ``ConfigurationError`` if a path cannot contain its name."""
+    string(name, "the name of a collection")
     if "/" in name or name in (".", ".."):
         raise ConfigurationError(f"the collection {name!r} cannot be reached over HTTP: a path cannot contain its name")
     return f"/v1/collections/{quote(name, safe='')}{rest}"

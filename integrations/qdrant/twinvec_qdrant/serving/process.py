@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 try:
     import fcntl
-except ImportError:  # without flock, only a request shows whether the process lives
+except ImportError:  # a system without flock: only a request shows whether the process lives
     fcntl = None  # type: ignore[assignment]  # mypy knows one platform at a time
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ SERVING_FILE = "serving.json"
 _TRIES = 50
 _PAUSE_SECONDS = 0.02
 
-_own: set[str] = set()  # each ``instance`` that belongs to this process
+_own: set[str] = set()  # every ``ServingProcess.instance`` of the calling process
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Announcement:
 
     @staticmethod
     def check_place(path: str | Path) -> None:
-        """Raise the errors of an announcement in this folder, before the address is known; create nothing."""
+        """Raise the errors of an announcement in this folder; needs no address, and creates nothing."""
         folder = store_folder(path)
         there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
         if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)) and not any(folder.glob("*/shard")):
@@ -155,7 +155,8 @@ class Announcement:
     def _go_unannounced(self, error: OSError) -> None:
         self._held = open(os.devnull, "r+b", buffering=0)  # noqa: SIM115  # closed by ``close``
         logger.warning(
-            "%s: cannot be written (%s), so other commands do not find this server, and use the store in turns with it",
+            "%s: cannot be written (%s), so other commands do not find this server; the commands and the server use "
+            "the store in turns",
             self._place,
             error.strerror,
         )
@@ -163,7 +164,7 @@ class Announcement:
     def _lock(self) -> None:
         if fcntl is None:
             return
-        for _ in range(_TRIES):  # waits, because a process that only looks for the note holds the lock for an instant
+        for _ in range(_TRIES):  # several, because a process that only reads the note holds the lock for an instant
             with suppress(OSError):
                 fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
@@ -204,7 +205,7 @@ def store_folder(path: str | Path) -> Path:
     """Return the folder of a store, which may be missing.
 
     Raises:
-        StoreUnavailableError: the path is a file, or this process may not see whether it is.
+        StoreUnavailableError: the path is a file, or this process may not read the folder that contains it.
     """
     folder = file_path(path, "path")
     try:

@@ -127,7 +127,7 @@ def test_a_folder_without_documents_makes_no_collection(twinvec, folder, place, 
     done = twinvec("ingest", empty, *place, *tiny, "--include", "*.md", "--exclude", "drafts/")
     assert done.code == 0
     assert f"no documents found in {empty}; looked for files that match *.md, and skipped hidden files" in done.err
-    assert "(a pattern that names them takes them in: --include '.github/**'), lock files" in done.err
+    assert "(to read them, name them in a pattern: --include '.github/**'), lock files" in done.err
     assert "files that match drafts/" in done.err
     assert "is empty" not in done.err
     assert not (tmp_path / "store").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import socket
 import subprocess
 
 import pytest
@@ -16,7 +17,11 @@ from twinvec.retrieval import Passage
 from twinvec_qdrant import Collection, opening, search_collections
 from twinvec_qdrant.asking import Asked, FoundHit, search_as_asked
 from twinvec_qdrant.cli.results.hits import ShownHit, rendered, safe
+from twinvec_qdrant.cli.results.places import Places
+from twinvec_qdrant.ingest.cutting import markdown
+from twinvec_qdrant.ingest.cutting.sections import sections_below
 from twinvec_qdrant.settings import NEWEST_READING
+from twinvec_qdrant.stored_roots import StoredRoot
 
 GUIDE = """# Guide
 
@@ -450,6 +455,29 @@ def test_a_short_section_is_found_below_its_own_heading(twinvec, tmp_path, tiny_
     assert [best(f"option {name}") for name in ("alpha", "beta", "gamma")] == ["faq.md:5", "faq.md:9", "faq.md:13"]
     assert best("wifi") == "faq.md:21"
     assert best("zebra").startswith("plain.txt:"), "a text with such line ends has lines too"
+
+
+def test_a_file_is_cut_into_sections_once_for_all_its_hits(tmp_path, monkeypatch):
+    """Cutting takes a second for a file of two megabytes, and a file may have a thousand hits."""
+    cuts = []
+
+    def counted(*arguments):
+        cuts.append(arguments)
+        return sections_below(*arguments)
+
+    monkeypatch.setattr(markdown, "sections_below", counted)
+    (tmp_path / "faq.md").write_text("".join(f"## Is option {each} free?\n\nNo.\n\n" for each in range(30)))
+    root = StoredRoot("notes", True, str(tmp_path), socket.gethostname())
+
+    def lines(text, option):
+        hit = Hit("faq.md", text, 1.0, {}, {"source": "faq.md", "heading": f"Is option {option} free?"})
+        return places.lines("faq.md", hit, 0, len(text))
+
+    places = Places([root])
+    assert lines("An older text of the file.", 3) is None
+    assert not cuts
+    assert [lines("No.", each) for each in range(30)] == [(4 * each + 3,) * 2 for each in range(30)]
+    assert len(cuts) == 1
 
 
 @pytest.mark.parametrize("version", [5, NEWEST_READING])

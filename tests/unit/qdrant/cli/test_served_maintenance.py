@@ -166,7 +166,7 @@ def test_an_interrupted_command_leaves_the_migration_to_the_process_and_a_killed
                 if sig == signal.SIGINT:
                     process.send_signal(sig)
                     _, errors = process.communicate()
-                    assert "the process that serves the store goes on with it" in errors
+                    assert "the process that serves the store goes on with the work" in errors
                     second = twinvec(folder, "migrate", *PLACE, "--to", "other")
                     assert "a migration of 'rows' to 'other' is under way" in second.stderr
                     assert twinvec(folder, "migrate", *PLACE, "--drop-others").returncode == 0

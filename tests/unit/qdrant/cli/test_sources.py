@@ -141,6 +141,13 @@ def test_wrong_usage(twinvec, tree, place, given, words):
     assert words in " ".join(done.err.replace("│", " ").split())
 
 
+def test_a_description_with_a_lone_surrogate_is_refused_before_the_store_is_opened(twinvec, tree, place, tmp_path):
+    done = twinvec("ingest", "guides", "--describe", "all\udcff", *place)
+    assert done.code == 1
+    assert "--describe: lone surrogate U+DCFF at character 3" in done.err
+    assert not (tmp_path / "store").exists()
+
+
 def test_a_source_that_is_not_there_comes_before_everything(twinvec, tree, place, tmp_path):
     done = twinvec("ingest", "guides", "nowhere", *place)
     assert done.code == 1
@@ -234,7 +241,7 @@ def test_show_says_where_it_has_looked(twinvec, tree, filled, tiny):
 
 
 def test_nearest_ids_are_looked_for_only_where_a_document_is_missing(twinvec, filled, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.Collection.nearest_ids", lambda *given: pytest.fail("looked for ids"))
+    monkeypatch.setattr("twinvec_qdrant.Collection.find", lambda *given: pytest.fail("looked for ids"))
     for place in (filled, filled[2:]):
         done = twinvec("show", "README.md#0", *place)
         assert done.code == 0

@@ -45,6 +45,12 @@ def test_a_value_of_a_condition_that_is_no_single_value(refused, condition, mean
     assert f"write {meant}" in said
 
 
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e999", "9999999999999999999", "\udcff"])
+def test_a_value_that_no_payload_can_have(refused, value):
+    for sign in ("=", "!=", ">="):
+        assert "filter 'year': " in refused("search", "tea", "-c", "docs", "--filter", f"year{sign}{value}")
+
+
 @pytest.mark.parametrize(
     ("conditions", "filter"),
     [

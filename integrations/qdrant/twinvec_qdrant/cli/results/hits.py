@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 _WIDEST = 100  # columns, because longer lines are hard to read
 _INDENT = 4
 _MATCH = "bold yellow"
-_WORD = re.compile(r"(?:(?<=\n)>[>\s]*)?(\S+)")  # without the sign of a quotation before the further lines
-_HARMLESS = "\n\t\u00ad\u200b\u200c\u200d\u2060\ufeff"  # kept: without joiners and soft hyphens, words would look split
+_WORD = re.compile(r"(?:(?<=\n)>[>\s]*)?(\S+)")  # a word, after the > of a Markdown quotation at the start of its line
+_HARMLESS = "\n\t\u00ad\u200b\u200c\u200d\u2060\ufeff"  # if joiners or soft hyphens became spaces, words would be split
 _LINE = re.compile(r"[^\n]*\S[^\n]*")
-# files of code, settings or records, in which every line stands alone
+# names of files of code, settings or records, whose lines must not be joined
 _OF_LINES = re.compile(
     r"(?:^|/)(?:docker|make)file(?:\.(?!md|txt|pdf|html?|rst)[\w-]+)?$|\.(?:bash|bat|cc?|cfg|cmd|conf|cpp|css?|cts|diff|env|go|gradle|h|hpp|ini|java|jsx?|json|"
     r"kt|log|lua|mjs|mts|patch|php|pl|properties|ps1|py|rb?|rs|scala|sh|sql|srt|swift|tf|toml|tsx?|vue|xml|ya?ml|zsh)$",
@@ -60,7 +60,7 @@ def rendered(rank: int, shown: ShownHit, *, full: bool, explain: bool) -> Iterat
         passage = _whole(shown.hit, body)
     scores = "  ".join(f"{stage} {value:.3f}" for stage, value in shown.hit.scores.items())
     if explain and list(shown.hit.scores.values())[-1:] != [shown.hit.score]:
-        scores += f"  score {shown.hit.score:.3f}"  # differs from the last stage if a reranker has mixed two scores
+        scores += f"  score {shown.hit.score:.3f}"  # a reranker has mixed two scores
     text = _marked(shown.hit.text, passage, prose=not _OF_LINES.search(shown.found.source))
     below = [Text(" · ".join(_place(shown)), "dim"), text, Text(scores if explain else "", "dim")]
     yield from (indented(part, _INDENT, _WIDEST) for part in below if part.plain)
@@ -131,7 +131,8 @@ def _marked(text: str, passage: Passage, *, prose: bool) -> Text:
     """
     from rich.text import Text
 
-    first = text.rfind("\n", 0, passage.start) + 1  # whole lines: a part of a line of code may look like prose
+    # ``blocks`` gets whole lines, because a part of a line of code may look like prose
+    first = text.rfind("\n", 0, passage.start) + 1
     before = passage.start - first
     begin = before if text[first : passage.start].strip() else 0
     whole = text[first : passage.end]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,21 @@ RootsOf = Mapping[str, Iterable[StoredRoot]]
 """The roots of each searched collection, by its name, or by "" if only one collection was searched."""
 
 _LARGEST = 8 * 1024 * 1024  # bytes of the largest file whose lines are numbered
+_Cut = Callable[[str, list[str]], Sequence[Section]]
+_CUTS: Mapping[str, Sequence[_Cut]] = {
+    "markdown": [
+        partial(markdown_sections, toml=toml, plain=plain) for toml, plain in product((False, True), (True, False))
+    ],
+    "rst": [restructured_text_sections],
+}
+"""Markup -> functions that cut a text into sections, one for each way in which reading versions do it.
+
+In older versions, TOML front matter is text, and headings keep their Markdown markup.
+"""
 
 
 class Places:
-    """Finds the files of a collection's documents by its roots; a file that cannot be read has no lines."""
+    """Finds the files of a collection's documents, and the lines of hits in these files, by the collection's roots."""
 
     def __init__(self, roots: Iterable[StoredRoot]) -> None:
         self._roots = {root.name: root for root in roots}
@@ -73,10 +84,7 @@ class Places:
             return None
         body = body_start(hit)
         before, passage = with_line_feeds(hit.text[body:start]), with_line_feeds(hit.text[start:end])
-        plain = without_escapes(text)
-        for read in dict.fromkeys(
-            (without_data_uris(plain), plain, without_data_uris(text), text)
-        ):  # the text as each reading version has it
+        for read in _readings(text):
             at = _only_place(read, with_line_feeds(hit.text[body:]), source, hit)
             found = _only_place(read, passage, source, hit) if at is None else at + len(before)
             if found is not None:
@@ -100,6 +108,13 @@ def _placed(found: FoundHit, places: Places, full: bool) -> ShownHit:
     return ShownHit(found, places.file(found.source), lines, pages_of(hit, start, end))
 
 
+@lru_cache(maxsize=8)
+def _readings(text: str) -> list[str]:
+    """Return the different forms that the text of a file has in the reading versions, the newest first."""
+    plain = without_escapes(text)
+    return list(dict.fromkeys((without_data_uris(plain), plain, without_data_uris(text), text)))
+
+
 def _only_place(text: str, part: str, source: str, hit: Hit) -> int | None:
     """Return the offset of a part of a hit in the text of its file; None if it does not occur exactly once.
 
@@ -108,8 +123,8 @@ def _only_place(text: str, part: str, source: str, hit: Hit) -> int | None:
     """
     found = whole_lines(text, part)
     if len(found) != 1:
-        sections = _below_heading(text, source, hit)
         again = found or [each.start() for each in re.finditer(re.escape(part), text)]
+        sections = _below_heading(text, source, hit) if again else []
         found = [at for at in again if any(at in each for each in sections)]
     return found[0] if len(found) == 1 else None
 
@@ -117,29 +132,29 @@ def _only_place(text: str, part: str, source: str, hit: Hit) -> int | None:
 def _below_heading(text: str, source: str, hit: Hit) -> list[range]:
     """Return the character ranges of the sections below the heading of a hit; without a heading, the whole text."""
     heading, title = (str(hit.payload.get(name) or "") for name in ("heading", "title"))
-    starts = [0, *(each.end() for each in re.finditer("\n", text)), len(text) + 1]
     below: list[tuple[str, range]] = []
-    for sections in _sections(text, Document(source, "", payload=hit.payload), [title] if title else []):
-        read = [(" > ".join(path), range(starts[first], starts[end])) for path, first, end in sections]
-        if found := [each for whole, each in read if whole == heading]:
+    for cut in _CUTS.get(markup_of(Document(source, "", payload=hit.payload)), ()):
+        sections = _sections(text, title, cut)
+        if found := [each for whole, each in sections if whole == heading]:
             return found
-        below += read
+        below += sections
     ends = [each for whole, each in below if heading and whole.endswith(f" > {heading}")]  # the path may be too long
     return list(dict.fromkeys(ends)) or [range(len(text))]
 
 
-def _sections(text: str, document: Document, title: list[str]) -> Iterator[list[Section]]:
-    """Yield the sections of a text as the reading versions have them; none for a text without headings."""
-    markup = markup_of(document)
-    if markup == "markdown":
-        for toml, plain in product((False, True), (True, False)):  # older versions: TOML is text, headings keep markup
-            yield markdown_sections(text, title, toml=toml, plain=plain)
-    elif markup == "rst":
-        yield restructured_text_sections(text, title)
+@lru_cache(maxsize=8)
+def _sections(text: str, title: str, cut: _Cut) -> list[tuple[str, range]]:
+    """Return the sections into which ``cut`` divides a text: headings joined by " > ", and the range of characters."""
+    starts = [0, *(each.end() for each in re.finditer("\n", text)), len(text) + 1]
+    sections = cut(text, [title] if title else [])
+    return [(" > ".join(path), range(starts[first], starts[end])) for path, first, end in sections]
 
 
 def _read(path: Path, encoding: str) -> str | None:
-    """Return the text of a file; ``encoding`` is the one in the document's payload: guessed, or from front matter."""
+    """Return the text of a file, or None if the file is too large or cannot be read.
+
+    ``encoding`` is the value of this key in the document's payload: a guess of the ingest, or from front matter.
+    """
     try:
         if path.stat().st_size > _LARGEST:
             return None

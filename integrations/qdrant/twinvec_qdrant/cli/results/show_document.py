@@ -23,7 +23,7 @@ from twinvec_qdrant.several import collections_of
 from twinvec_qdrant.stored_roots import StoredRoot
 
 _NEAREST = 3
-_PLACE = ("path", "format")  # payload keys that are not printed
+_NOT_PRINTED = ("path", "format")  # payload keys
 _WEB = ("http://", "https://")
 
 
@@ -47,7 +47,7 @@ def find_document(place: CollectionPlace, identity: str) -> FoundDocument:
     Raises:
         CollectionNotFoundError: the store has no collection.
         ConfigurationError: several collections have such a document.
-        TwinvecError: the named collection cannot be searched, or without a name none can.
+        TwinvecError: the named collection cannot be searched, or without a name, no collection can be searched.
         typer.Exit: no collection has such a document; similar ids were printed.
     """
     if place.name:
@@ -125,7 +125,7 @@ def print_document(found: FoundDocument) -> None:
     """Print the document's id, collection, payload and description, and then its text."""
     from rich.text import Text
 
-    shown = [f"{key}: {_readable(value)}" for key, value in found.document.payload.items() if key not in _PLACE]
+    shown = [f"{key}: {_readable(value)}" for key, value in found.document.payload.items() if key not in _NOT_PRINTED]
     shown = [*([found.collection] if found.collection else []), *shown, *([found.described] if found.described else [])]
     show(linked(copyable(found.document.id), found.file))
     if shown:

@@ -21,9 +21,9 @@ def back_up_served(client: ServerClient, place: CollectionPlace, to: Path, *, ov
     target = to.resolve()
     check_target(target, CollectionFolder(place.path or DEFAULT_PATH, place.name).path.parent, overwrite=overwrite)
     archive = client.download(collection_path(place.name, "/backup"))
-    with new_backup(target) as partial:
-        unpack(archive, partial)
-        return read_backup(partial)
+    with new_backup(target) as unfinished:
+        unpack(archive, unfinished)
+        return read_backup(unfinished)
 
 
 def restore_served(client: ServerClient, source: Path, name: str | None) -> Backup:

@@ -1,4 +1,4 @@
-"""The process that serves a store: its client, and what it tells of the work that it does for a command."""
+"""Connects a command to the process that serves a store, and handles the events of the work that the process does."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from twinvec_qdrant.serving.process import ServedError
 if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection
 
+NO_CLUSTER = "cluster settings need a Qdrant server; leave --cluster out"
+"""Error for --cluster if a process serves the store, which is embedded."""
+
 _PAUSE_SECONDS = 0.1
 
 logger = logging.getLogger(__name__)
@@ -31,7 +34,7 @@ Served = TypeVar("Served")
 def client_of(place: CollectionPlace) -> ServerClient | None:
     """Return a client of the process that serves the store; None if no process does.
 
-    If the process refuses connections, because it is stopping, wait for its end, for at most the seconds of --wait.
+    A process that refuses connections is stopping: wait for its end, at most for the seconds of --wait.
 
     Raises:
         StoreBusyError: a process serves the store, and does not answer.
@@ -51,7 +54,7 @@ def client_of(place: CollectionPlace) -> ServerClient | None:
 def looks_again(
     work: Callable[Concatenate[CollectionPlace, Given], Result],
 ) -> Callable[Concatenate[CollectionPlace, Given], Result]:
-    """Let a function that calls ``client_of`` begin anew if a process takes the store before the function opens it."""
+    """Decorate a function that calls ``client_of``: call it again if a process takes the store before it is opened."""
 
     @wraps(work)
     def run(place: CollectionPlace, /, *arguments: Given.args, **options: Given.kwargs) -> Result:
@@ -83,8 +86,8 @@ def _opened_or_client(place: CollectionPlace) -> Collection | ServerClient:
     return client_of(place) or open_from_options(place)
 
 
-class Told:
-    """What the process tells of its work by events: progress (which may be a wait), a report or an error.
+class WorkEvents:
+    """Handles the events by which the process tells of its work: progress (which may be a wait), a report or an error.
 
     Args:
         waiting: Message that is logged once if the work waits for other work.
@@ -107,7 +110,7 @@ class Told:
         self._step: str | None = None
         self._done = 0
 
-    def event(self, name: str, values: dict[str, Any]) -> None:
+    def on_event(self, name: str, values: dict[str, Any]) -> None:
         """Handle an event."""
         self.report = values if name == "report" else values.get("report", {})
         if name != "progress":

@@ -21,7 +21,7 @@ from twinvec.errors import (
     StoreUnavailableError,
 )
 from twinvec.support.progress import progress_bar
-from twinvec_qdrant.cli.served.connecting import Told
+from twinvec_qdrant.cli.served.connecting import NO_CLUSTER, WorkEvents
 from twinvec_qdrant.ingest.lines import written_line
 from twinvec_qdrant.ingest.reading.root import Root
 from twinvec_qdrant.ingest.registration import stored_root
@@ -91,7 +91,7 @@ class ServedCollection:
         describe: Mapping[str, str] = MappingProxyType({}),
         **switches: bool,
     ) -> None:
-        """Read a root, send its documents, and add the process's counts to ``report``; see ``Collection.ingest``.
+        """Read a root, send its documents, and add the counts of the process to ``report``; see ``Collection.ingest``.
 
         Raises:
             DocumentError: the root cannot be read, or the process refuses its documents.
@@ -104,12 +104,12 @@ class ServedCollection:
         query = urlencode({**asked, **({"total": number} if number else {})})
         first = {"root": stored_root(root, source, describe).as_fields(), "named": source is not None}
         with progress_bar("Ingesting", number or None, "documents", shown=progress) as advance:
-            told = Told("waiting: the process that serves the store finishes other ingests first", advance)
+            work = WorkEvents("waiting: the process that serves the store finishes other ingests first", advance)
             try:
                 lines = chain([first], map(written_line, reading))
-                self._client.stream(f"{self._path}/documents?{query}", lines, told.event)
+                self._client.stream(f"{self._path}/documents?{query}", lines, work.on_event)
             except KeyboardInterrupt:
-                complain(f"twinvec: {_GOES_ON if told.received else _MAY_END}")
+                complain(f"twinvec: {_GOES_ON if work.received else _MAY_END}")
                 raise
             except (StoreUnavailableError, StoreBusyError) as error:
                 error.add_note(_STORED)
@@ -117,14 +117,14 @@ class ServedCollection:
             except InputError as error:
                 raise DocumentError(str(error)) from error
             finally:
-                report.add(told.report)
-        for warning in told.report.get("warnings", ()):
+                report.add(work.report)
+        for warning in work.report.get("warnings", ()):
             logger.warning(warning)
         if report.all_failed and not allow_all_failed:
             raise IngestError("every document failed", report)
 
     def _reading_version(self) -> int:
-        """Return the reading version; a collection with documents but without a recorded version has version 1."""
+        """Return the collection's reading version, which is 1 if it has documents and no recorded version."""
         info = self._client.get(self._path)
         return int(info.get("reading") or (1 if info["sources"] else NEWEST_READING))
 
@@ -133,7 +133,7 @@ def _wanted(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of the HTTP request for the settings of a new collection."""
     given = {name: value for name, value in settings.items() if value is not None}
     if given.pop("cluster", None) is not None:
-        raise ConfigurationError("cluster settings need a Qdrant server; leave --cluster out")
+        raise ConfigurationError(NO_CLUSTER)
     chunking, index = given.pop("chunking", None), given.pop("index", None)
     if chunking is False:
         given["chunking"] = False

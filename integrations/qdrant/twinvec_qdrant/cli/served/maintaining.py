@@ -15,7 +15,7 @@ from twinvec.errors import ConfigurationError, ModelNotFoundError, StoreUnavaila
 from twinvec.support.progress import Advance, progress_bar
 from twinvec_qdrant.asking import reindex_as_asked
 from twinvec_qdrant.cli.options import CollectionPlace
-from twinvec_qdrant.cli.served.connecting import Told, opened_or_served
+from twinvec_qdrant.cli.served.connecting import NO_CLUSTER, WorkEvents, opened_or_served
 from twinvec_qdrant.report import IndexReport, MigrationReport, RepairReport, VerifyReport
 from twinvec_qdrant.serving.client import ServerClient
 from twinvec_qdrant.serving.names import collection_path
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _QRELS = ("query-id", "corpus-id", "score")
-_GOES_ON = "the process that serves the store goes on with it"
-_AGAIN = "once the process is back, or without it, run the same command again"
+_GOES_ON = "the process that serves the store goes on with the work"
+_AGAIN = "run the same command again; if no process serves the store any more, the command itself does the work"
 _KEPT = "the work that the process had finished is kept; run the same command again to do the rest"
 
 
@@ -104,7 +104,7 @@ class ServedMaintenance:
 
     def reindex(self, *, progress: bool, **wanted: Any) -> IndexReport:
         if wanted.pop("cluster", None) is not None:
-            raise ConfigurationError("settings of a cluster are for a server; leave --cluster out")
+            raise ConfigurationError(NO_CLUSTER)
         with progress_bar("Reindexing", None, "", shown=progress):
             return IndexReport(**self._done("/reindex", wanted, progress=False))
 
@@ -136,16 +136,16 @@ class ServedMaintenance:
                 stack.close()
                 return stack.enter_context(progress_bar(step.capitalize(), total, unit, shown=progress))
 
-            told = Told("waiting: the process that serves the store finishes ingests first", begin=begin)
+            work = WorkEvents("waiting: the process that serves the store finishes ingests first", begin=begin)
             try:
-                self._client.post_for_events(f"{self._path}{path}", body, told.event)
+                self._client.post_for_events(f"{self._path}{path}", body, work.on_event)
             except KeyboardInterrupt:
                 complain(f"twinvec: {_GOES_ON}")
                 raise
             except StoreUnavailableError as error:
                 error.add_note(_KEPT if path == "/migrate" else _AGAIN)
                 raise
-        return told.report
+        return work.report
 
 
 def maintenance_of(place: CollectionPlace) -> AbstractContextManager[OwnMaintenance | ServedMaintenance]:
@@ -154,7 +154,7 @@ def maintenance_of(place: CollectionPlace) -> AbstractContextManager[OwnMaintena
 
 
 def _as_recorded(model: str) -> str:
-    """Return a folder's absolute path, by which collections record the model; return any other name unchanged."""
+    """Return the absolute path of a model's folder, under which collections record it; return other names unchanged."""
     try:
         path = Path(model).expanduser()
         return str(path.resolve()) if path.is_dir() else model

@@ -78,7 +78,7 @@ def _answer(found: Mapping[str, Any], asked: Asked, *, several: bool) -> Answer:
 
 
 def passages_for_output() -> Any:
-    """Return how passages are found: on a terminal by token states, in a pipe only if words do not suffice.
+    """Return the value of ``Asked.passages``: "states" if the output is a terminal, else "auto", which is faster.
 
     Loading the code for token states takes half as long as the rest of a search in a new process.
     """
