@@ -71,8 +71,7 @@ def registered(
         if read_by := getattr(documents, "read_by", None):
             read_by(_reading_version(catalog, is_old=_has_versioned, write=write))
     if wanted is not None:
-        if not named:
-            _check_not_read(wanted, roots)
+        _check_not_read(wanted, roots, named=named)
         membership = roots.register(wanted, named=named, prune=prune, write=write)
         if membership.added:
             _warn_of_overlaps(wanted, roots)
@@ -82,17 +81,26 @@ def registered(
     return documents, roots.membership(None)
 
 
-def _check_not_read(wanted: StoredRoot, roots: Roots) -> None:
-    """Raise ``ConfigurationError`` if a stored source already reads the file of a new source."""
+def _check_not_read(wanted: StoredRoot, roots: Roots, *, named: bool) -> None:
+    """Raise ``ConfigurationError`` if a stored source already reads the file of a new source, or holds its own new place.
+
+    A user who names a stored source (``named``) may give it another folder, but not a part of its present one: the next
+    update would remove the documents of the other parts.
+    """
     known = roots.all()
-    if wanted.name in known or wanted.location is None or not wanted.is_here() or os.path.isdir(wanted.location):
+    if wanted.location is None or not wanted.is_here():
         return
-    for each in known.values():
+    if named:
+        readers = [own] if (own := known.get(wanted.name)) is not None and own.location != wanted.location else []
+    else:
+        readers = [] if wanted.name in known or os.path.isdir(wanted.location) else list(known.values())
+    for each in readers:
         if each.is_here() and (root := root_at(each)) is not None and root.follows(Path(wanted.location)):
+            kind = "folder" if os.path.isdir(wanted.location) else "file"
             raise ConfigurationError(
-                f"{roots.location}: its source {each.name!r} reads {wanted.location}; to read the file again, ingest "
-                f"{each.location}, or run twinvec update; to add the file as another source, give it a name: "
-                "--source NAME (source=...)"
+                f"{roots.location}: its source {each.name!r} reads {wanted.location}; to read the {kind} again, ingest "
+                f"{each.location}, or run twinvec update; to add the {kind} as another source, give it a name of its "
+                "own: --source NAME (source=...)"
             )
 
 

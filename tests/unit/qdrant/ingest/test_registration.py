@@ -130,6 +130,16 @@ def test_a_folder_that_moved_is_the_same_source(collection, folders, tmp_path, c
     assert collection.info()["roots"][1]["location"] == str(moved)
 
 
+@pytest.mark.parametrize(("part", "kind"), [("README.md", "file"), ("deep", "folder")])
+def test_a_part_of_a_folder_does_not_become_the_source_by_its_name(part, kind, collection, folders):
+    """The next update would delete the documents of the other parts."""
+    collection.ingest(root(folders[0]))
+    with pytest.raises(ConfigurationError, match=f"'guides' reads {folders[0] / part}; to read the {kind} again"):
+        collection.ingest(root(folders[0] / part), source="guides")
+    assert counts(collection.ingest(root(folders[0]), source="guides", prune=True)) == (0, 0, 2, 0)
+    assert counts(collection.ingest(root(folders[0] / part), source="part")) == (1, 0, 0, 0)
+
+
 def test_another_folder_of_the_same_name_is_refused_unless_it_is_named(collection, folders, tmp_path):
     collection.ingest(root(folders[0]))
     other = fill(tmp_path / "other" / "guides", "README.md", text="other")
