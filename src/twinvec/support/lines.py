@@ -103,18 +103,19 @@ def parse_object(line: str | bytes, place: str) -> dict[str, Any]:
 
 
 def _without_repeats(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in keys if keys.count(key) > 1)
-        raise InputError(f"{place}: the key {repeated!r} comes twice in an object; remove one of the two")
+    values: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in values:
+            raise InputError(f"{place}: the key {key!r} comes twice in an object; remove one of the two")
+        values[key] = value
     return values
 
 
 def text_field(row: dict[str, Any], name: str, place: str, max_bytes: int = MAX_TEXT_BYTES) -> str:
     """Return the string of a row under ``name``; raise InputError if it is missing or the input gate refuses it."""
     if name not in row:
-        raise InputError(f"{place}: no {name!r} among the keys {', '.join(map(repr, sorted(row))) or 'no keys'}")
+        keys = f"no {name!r} among the keys {', '.join(map(repr, sorted(row)))}" if row else "the object has no keys"
+        raise InputError(f"{place}: {keys}")
     return check_text(row[name], f"{place}: {name!r}", max_bytes)
 
 
