@@ -92,10 +92,18 @@ class Coalescer(Generic[Item, Row]):
     def _begin(self, *, last: bool = False) -> None:
         """Let the thread answer the waiting calls, unless it is already at work."""
         with self._lock:
-            if self._waiting and not self._working:
-                self._working = True
-                self._thread.submit(self._answer_waiting)
             self._closed = self._closed or last
+            if not self._waiting or self._working:
+                return
+            try:
+                self._thread.submit(self._answer_waiting)
+                self._working = True
+            except RuntimeError as error:  # the system has no thread left, or the interpreter ends
+                calls = list(self._waiting)
+                self._waiting.clear()
+                for call in calls:
+                    call.error = error
+                _deliver(calls)
 
     def _answer_waiting(self) -> None:
         while calls := self._next():
