@@ -67,11 +67,13 @@ def _items(values: Any, gold: Any, axis: int) -> tuple[Values, Values]:
 
 
 def _numbers(given: Any, name: str) -> Values:
-    """Return numbers as an array of float64; raise InputError for other values."""
+    """Return numbers as an array of float64; raise InputError for other values, NaN and infinity."""
     try:
         array = np.asarray(given)
     except ValueError:  # lists of different lengths
         array = np.empty(0, dtype=object)
     if array.dtype.kind not in "biuf":
         raise InputError(f"{name}: expected an array of numbers, got {shown(given)}")
+    if not np.isfinite(array).all():
+        raise InputError(f"{name}: expected finite numbers, got {array[~np.isfinite(array)].flat[0]}")
     return array.astype(np.float64)

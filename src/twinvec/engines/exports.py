@@ -46,7 +46,12 @@ def read_exports(root: Path) -> dict[str, dict[str, Any]]:
     manifest = root / MANIFEST
     exports = _table(manifest, EXPORTS)
     for key, entry in exports.items():
-        if not isinstance(entry, dict) or not isinstance(entry.get("quality"), dict) or "passed" not in entry:
+        if not (
+            isinstance(entry, dict)
+            and isinstance(entry.get("quality"), dict)
+            and isinstance(entry.get("weight_bits", 8), int)
+            and "passed" in entry
+        ):
             raise ModelIntegrityError(f"{manifest}: the entry of the export {key!r} is malformed")
         path = root / safe_relative(entry.get("graph"), manifest)
         if not path.is_file():

@@ -33,7 +33,7 @@ from twinvec.export.subjects import Subject, open_subject
 from twinvec.models.encoder_spec import read_modules
 from twinvec.models.integrity import MANIFEST, optional_json, read_object, sha256, write_manifest
 from twinvec.support.atomic import sync_files, sync_folder
-from twinvec.support.checks import check_choice, integer
+from twinvec.support.checks import as_list, check_choice, integer
 from twinvec.support.cpu import sums_bytes_exactly
 from twinvec.support.locks import exclusive_lock
 from twinvec.text import check_list, check_text
@@ -115,6 +115,7 @@ def export_model(
         raise ConfigurationError(
             f"an int8 export needs texts to calibrate on, of the kind that will be encoded: pass some ({_CALIBRATE})"
         )
+    dims = as_list(dims, "dims", "whole numbers")
     if dims and calibrate is None:
         raise ConfigurationError(f"the value ranges for dims are measured on texts: pass some ({_CALIBRATE})")
     RUNTIMES[engine].load()

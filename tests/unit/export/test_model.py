@@ -231,6 +231,8 @@ def test_int8_storage_of_cut_vectors(source, tmp_path):
 
 
 def test_dims_that_a_model_has_not(source, tiny_cross_encoder, tmp_path):
+    with pytest.raises(ConfigurationError, match="dims: expected a list of whole numbers, got 8"):
+        export_model(source, tmp_path / "out", calibrate=TEXTS, dims=8)
     for dims in ([0], [25], [3.0], [True]):
         with pytest.raises(ConfigurationError, match="dim must"):
             export_model(source, tmp_path / "out", calibrate=TEXTS, dims=dims)
@@ -338,6 +340,11 @@ def test_exports_of_other_settings_give_way(copy, source, elsewhere):
     [
         ("exports", [], "'exports' is list"),
         ("exports", {"openvino-int8": 3}, "entry of the export 'openvino-int8' is malformed"),
+        (
+            "exports",
+            {"openvino-int8": {"quality": {}, "passed": True, "weight_bits": "8"}},
+            "entry of the export 'openvino-int8' is malformed",
+        ),
         ("exports", {"openvino-int8": {"quality": {}, "passed": True, "graph": "../graph.xml"}}, "leaves the model"),
         ("exports", {"openvino-int8": {"quality": {}, "passed": True, "graph": "openvino/no.xml"}}, "missing, though"),
         ("ranges", "wide", "'ranges' is str"),

@@ -102,6 +102,11 @@ def test_what_the_system_refuses_as_a_path(name, reason):
         find_model(name)
 
 
+def test_a_cache_folder_is_a_path():
+    with pytest.raises(ConfigurationError, match="cache_folder must be a path, got 3"):
+        find_model("org/name", 3)
+
+
 def test_a_file_is_no_model(tiny_copy):
     with pytest.raises(ModelNotFoundError, match="is a file"):
         find_model(tiny_copy / "config.json")
