@@ -216,13 +216,13 @@ class TextTokenizer:
         )
 
     def _check_ids(self, ids: npt.NDArray[np.int32]) -> None:
-        """Raise ModelIntegrityError for an id without an embedding, because OpenVINO would compute with wrong values."""
+        """Raise ModelIntegrityError for an id without an embedding; OpenVINO would compute with wrong values."""
         highest = int(ids.max(initial=0))
         if self._model_ids is not None and highest >= self._model_ids:
             raise ModelIntegrityError(
-                f"{self._folder}: the tokenizer gives the id {highest} to {self._whole.id_to_token(highest)!r}, but the "
-                f"model has embeddings only for ids below {self._model_ids} (vocab_size in config.json); use tokenizer "
-                "and weights of the same model"
+                f"{self._folder}: the tokenizer gives the id {highest} to {self._whole.id_to_token(highest)!r}, but "
+                f"the model has embeddings only for ids below {self._model_ids} (vocab_size in config.json); use "
+                "tokenizer and weights of the same model"
             )
 
 

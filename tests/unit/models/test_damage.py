@@ -156,9 +156,7 @@ def test_malformed_attention_of_modernbert(tiny_model, tmp_path, changes):
     folder = shutil.copytree(tiny_model("modernbert"), tmp_path / "model")
     config = json.loads((folder / "config.json").read_text()) | {"layer_types": None, "rope_parameters": None}
     (folder / "config.json").write_text(json.dumps(config | changes))
-    with pytest.raises(
-        ModelError, match=r"config\.json: the settings of attention are malformed: \w+Error: "
-    ) as raised:
+    with pytest.raises(ModelError, match=r"config\.json: the settings of attention are malformed: ") as raised:
         Encoder(folder)
     assert str(folder) in str(raised.value)
 
