@@ -58,11 +58,11 @@ def pearson(values: Values, gold: Values, axis: int = -1) -> Any:
 
 
 def _items(values: Any, gold: Any, axis: int) -> tuple[Values, Values]:
-    """Return two arrays of numbers; raise InputError unless both have as many items, two or more, along the axis."""
+    """Return two arrays of numbers; raise InputError unless they have equally many items along the axis, at least 2."""
     arrays = _numbers(values, "values"), _numbers(gold, "gold")
     sizes = [each.shape[axis] if each.ndim else 1 for each in arrays]
     if sizes[0] != sizes[1] or sizes[0] < 2:
-        raise InputError(f"values and gold: expected as many of each, at least two, got {sizes[0]} and {sizes[1]}")
+        raise InputError(f"values and gold: expected equally many, at least two, got {sizes[0]} and {sizes[1]}")
     return arrays
 
 

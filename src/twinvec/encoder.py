@@ -321,7 +321,8 @@ class Encoder(TruncationCounter):
         """Encode any iterable, also an endless one, in bounded memory.
 
         Takes up to ``window`` texts (or 16 million characters) at a time and yields their vectors, (k, dim), in input
-        order. Options are as for ``encode``, and checked at once. Errors name a text by its index in the whole stream.
+        order. Options are as for ``encode``, and checked before a text is taken. Errors name a text by its index in the
+        whole stream.
         """
         if isinstance(texts, (str, bytes)):
             raise ConfigurationError("encode_stream takes an iterable of strings, not one string")

@@ -55,7 +55,7 @@ def encode_file(
         raise InputError(f"{source}: the file is empty; expected one text a line")
     done = 0
     with _partial(output) as partial, progress_bar("Encoding", total, "texts", work=work, shown=progress) as advance:
-        shown = _Shown(encoder.max_tokens, advance)
+        shown = _TextProgress(encoder.max_tokens, advance)
         texts = shown.reading(read_texts(source, field, encoder.max_text_bytes))
         for vectors in encoder.encode_stream(texts, prompt=prompt, storage=storage, advance=shown):
             shape = (total, vectors.shape[1])
@@ -81,7 +81,7 @@ def _check_paths(source: Path, output: Path) -> None:
         raise InputError(f"{source}: is a pipe or a device; write the texts to a file, which is read twice")
 
 
-class _Shown:
+class _TextProgress:
     """Advances a bar by the texts that an encoder computes, and by repeated texts, which are not computed again."""
 
     def __init__(self, max_tokens: int, advance: Advance) -> None:

@@ -1,6 +1,6 @@
 """Read the graphs, and the value ranges for int8 storage, that ``twinvec export`` added to a model's folder.
 
-``twinvec.json`` lists them, each with the digest of its network; a graph of other weights is refused.
+``twinvec.json`` lists them, each with the digest of its network. A graph with another digest than the model is refused.
 ``models.integrity.verify_folder`` checks that the files are unchanged.
 """
 
@@ -72,7 +72,7 @@ def find_export(model: LoadedModel[BackboneSpec], engine: str, precision: str) -
         return None
     if entry.get("network") != model.graph:
         raise ModelIntegrityError(
-            f"{model.root / MANIFEST}: the export {key} was made of other weights or settings; export the model again"
+            f"{model.root / MANIFEST}: the export {key} was made from other weights or settings; export the model again"
         )
     return ExportedGraph(model.root / entry["graph"], entry["passed"] is True, entry.get("weight_bits", 8))
 

@@ -19,9 +19,10 @@ Spec = TypeVar("Spec", bound=BackboneSpec, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel(Generic[Spec]):
-    """A verified folder with its settings and its tokenizer; ``name`` finds the same files again.
+    """A verified folder with its settings and its tokenizer.
 
-    ``graph`` is the digest of the network, by which exports and cached graphs are found.
+    ``find_model(name)`` finds the same files again. ``graph`` is the digest of the network, by which exports and cached
+    graphs are found.
     """
 
     name: str

@@ -251,7 +251,10 @@ def _copy_model(subject: Subject, target: Path) -> None:
 
 
 def _existing(output: Path, subject: Subject) -> Subject:
-    """Return the output's model, which may have other limits or prompts, or the subject if the output is empty."""
+    """Return the model in ``output``, or ``subject`` if the output is missing or empty.
+
+    The model in the output has the same weights, but may have other limits or prompts.
+    """
     if not output.exists() or (output.is_dir() and not _content(output)):
         return subject
     try:

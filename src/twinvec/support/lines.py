@@ -18,7 +18,7 @@ _GZIP = b"\x1f\x8b"
 _JSON_LINES = (".jsonl", ".ndjson", ".json")
 _TABLES = (".csv", ".tsv", ".parquet", ".xlsx")
 _OPENED = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
-"""How the paths begin of what this process has open: standard input, and ``<(command)`` of a shell."""
+"""Beginnings of the paths of files that this process has open: standard input, and a shell's ``<(command)``."""
 
 MAX_LINE_BYTES = 8 * MAX_TEXT_BYTES
 """Largest size of a line; JSON may escape a byte of text as six bytes."""
@@ -63,12 +63,12 @@ def decoded_lines(file: IO[bytes], path: Path | str) -> Iterator[str]:
 
 
 def is_jsonl(path: Path) -> bool:
-    """Return whether the name of a file says that it holds JSON lines."""
+    """Return whether a file holds JSON lines, by its name."""
     return path.suffix.lower() in _JSON_LINES
 
 
 def is_table_file(path: Path) -> bool:
-    """Return whether the name of a file says that it holds a table."""
+    """Return whether a file holds a table, by its name."""
     return path.suffix.lower() in _TABLES
 
 
@@ -90,7 +90,7 @@ def parsed_lines(lines: Iterable[str], path: Path | str) -> Iterator[tuple[str, 
 
 
 def parse_object(line: str | bytes, place: str) -> dict[str, Any]:
-    """Parse a JSON object whose keys all differ; the message of an InputError begins with ``place``."""
+    """Parse a JSON object; raise InputError, which begins with ``place``, for other content or a repeated key."""
     try:
         value = json.loads(line, object_pairs_hook=partial(_without_repeats, place))
     except InputError:

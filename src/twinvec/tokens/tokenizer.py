@@ -42,7 +42,7 @@ _CLASSES = {
 }
 """Classes of tokenizers by backbone, for models that name none."""
 _SEGMENTING = ("BertJapaneseTokenizer", "PhobertTokenizer")
-"""Classes of tokenizers in which Python code separates the words first; a ``tokenizer.json`` does not."""
+"""Classes of tokenizers whose Python code first separates the words, which a ``tokenizer.json`` cannot do."""
 _VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 
 
@@ -122,7 +122,8 @@ class TextTokenizer:
     def count_unknown(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
         """Count the tokens of each text, as ``count`` does, and its characters in unknown words: shape (n, 2).
 
-        A word is unknown if its token is, or if the vocabulary only spells its script (``tokens.scripts``).
+        A word is unknown if its token is the unknown token, or if the vocabulary only spells its script
+        (``tokens.scripts``).
         """
         counts: list[tuple[int, int]] = []
         for part in _parts(texts):

@@ -34,6 +34,18 @@ def test_choices(choices):
         assert str(raised.value) == f"color {value!r} is not one of red, green"
 
 
+def test_an_error_shows_only_the_ends_of_a_long_value():
+    for refuse in (
+        lambda value: check_choice(value, Color, "color"),
+        lambda value: integer(value, "limit"),
+        lambda value: string(f"{value}\ud800", "name"),
+        lambda value: check_methods(value, ("search",), "retriever", "a retriever"),
+    ):
+        with pytest.raises(ConfigurationError, match=r"'x{199}\.\.\.") as raised:
+            refuse("x" * 1_000_000)
+        assert len(str(raised.value)) < 500
+
+
 def test_none_can_be_a_choice():
     check_choice(None, (None, "red"), "color")
     with pytest.raises(ConfigurationError, match="color 'blue' is not one of None, red"):
