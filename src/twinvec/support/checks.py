@@ -191,33 +191,41 @@ def check_settings(value: object, kind: type, name: str) -> None:
 
 def check_input_file(file: Path) -> None:
     """Raise ConfigurationError unless a file to read exists and is a file."""
-    _check_kind(file)
+    check_kind(file)
     if not file.exists():
         raise ConfigurationError(f"{file}: no such file")
 
 
 def check_output_file(file: Path) -> None:
     """Make the folder of a file to write; raise ConfigurationError if that fails or the path is a folder or device."""
-    _check_kind(file)
+    check_kind(file)
     check_output_folder(file.parent)
 
 
-def _check_kind(file: Path) -> None:
-    if file.exists() and not file.is_file():
+def check_kind(file: Path) -> None:
+    """Raise ConfigurationError if a path is a folder or a device, or cannot be looked up."""
+    if _exists(file) and not file.is_file():
         raise ConfigurationError(f"{file}: is a {'folder' if file.is_dir() else 'device'}; name a file")
 
 
 def check_free(path: Path) -> None:
     """Raise ConfigurationError if a file to write exists already."""
-    if path.exists():
+    if _exists(path):
         raise ConfigurationError(f"{path}: exists already; remove it, or name another")
 
 
 def check_overwrites(output: Path, source: Path, *others: Path) -> None:
     """Raise ConfigurationError if a file to write, its partial file or one of the ``others`` is the file to read."""
     for path in (output, partial_path(output), *others):
-        if path.exists() and source.exists() and path.samefile(source):
+        if _exists(path) and _exists(source) and path.samefile(source):
             raise ConfigurationError(f"{output}: would overwrite the input {source}; name another file")
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:  # the name is too long, or a folder on the way cannot be read
+        raise ConfigurationError(f"{path}: cannot be looked up: {error.strerror}") from error
 
 
 def check_output_folder(folder: Path) -> None:

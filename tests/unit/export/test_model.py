@@ -363,6 +363,21 @@ def test_ranges_that_make_no_sense(copy, change):
         Encoder(copy)
 
 
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (5, "output must be a path, got 5"),
+        ("", "output is an empty text"),
+        ("a\0b", "output has a NUL character"),
+        ("x" * 300, "x: cannot be written: File name too long"),
+    ],
+)
+def test_outputs_that_no_file_can_have(source, tmp_path, monkeypatch, output, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError, match=message):
+        export_model(source, output)
+
+
 def test_calls_that_cannot_work(source, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(ConfigurationError, match="needs texts to calibrate on"):

@@ -273,6 +273,14 @@ def test_a_manifest_notices_a_change(tiny_copy, refused):
     refused(f"2_Dense/{WEIGHTS}", "changed or damaged .its sha256 is [0-9a-f]{64}, .*twinvec.json records")
 
 
+def test_a_manifest_names_a_file_that_cannot_be_read(tiny_copy, refused):
+    (tiny_copy / "graph.xml").write_text("")
+    write_manifest(tiny_copy, {}, [tiny_copy / "graph.xml"])
+    (tiny_copy / "graph.xml").unlink()
+    (tiny_copy / "graph.xml").symlink_to("/proc/self/mem")  # can be opened, but not read
+    refused("graph.xml", "graph.xml: cannot be read: Input/output error")
+
+
 def test_a_manifest_notices_a_file_that_is_gone(tiny_copy, refused):
     write_manifest(tiny_copy)
     (tiny_copy / "2_Dense" / WEIGHTS).unlink()
