@@ -246,6 +246,7 @@ class Encoder(TruncationCounter):
             TextError: the input gate refuses a text; the message names its index.
             ConfigurationError: the prompt or the storage is unknown, or the model has no ranges for ``"int8"``.
             BadVectorError: the engine gave vectors that are not finite or have the wrong size.
+            ModelIntegrityError: the tokenizer gave a token for which the model has no embedding.
         """
         prefix = self._checked_prompt(prompt, storage)
         limit = self.max_text_bytes
