@@ -62,5 +62,5 @@ def load_cross_encoder(found: ModelFolder, spec: ClassifierSpec) -> LoadedCrossE
 def load_tokenizer(spec: BackboneSpec) -> TextTokenizer:
     """Load the tokenizer that goes with a model's settings."""
     size = spec.config.get("vocab_size")
-    ids = size if isinstance(size, int) else None  # an engine refuses a size that does not fit the weights
+    ids = size if isinstance(size, int) else None  # engines name a wrong vocab_size
     return TextTokenizer(spec.folder, spec.max_tokens, lower_case=spec.lower_case, model_ids=ids)

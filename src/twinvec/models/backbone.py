@@ -23,7 +23,7 @@ OFFSET_POSITIONS = {"camembert", "roberta", "xlm-roberta", "mpnet"}
 
 _ABSOLUTE_POSITIONS = BACKBONES - {"modernbert"}  # backbones with a table of positions
 
-CROSS_ENCODERS_GO_TO = (
+CROSS_ENCODER_HINT = (
     "for a cross-encoder, use CrossEncoderReranker or 'twinvec evaluate MODEL --ir DIR --rerank FOLDER'"
 )
 """The end of errors and warnings about a cross-encoder that is used as an encoder."""
@@ -181,7 +181,7 @@ def refuse_settings(folder: Path, sentence_config: dict[str, Any]) -> None:
     if sentence_config.get("transformer_task") == "sequence-classification":
         raise UnsupportedModelError(
             f"{path}: the model is a cross-encoder, which scores pairs of texts and has no vectors (transformer_task "
-            f"'sequence-classification'); expected an embedding model; {CROSS_ENCODERS_GO_TO}"
+            f"'sequence-classification'); expected an embedding model; {CROSS_ENCODER_HINT}"
         )
     for key, supported in _SUPPORTED_SETTINGS.items():
         if sentence_config.get(key) not in supported:

@@ -15,7 +15,7 @@ from typing import Any
 
 from twinvec.errors import ConfigurationError, ModelIntegrityError, UnsupportedModelError
 from twinvec.models.backbone import (
-    CROSS_ENCODERS_GO_TO,
+    CROSS_ENCODER_HINT,
     BackboneSpec,
     is_classifier,
     optional_limit,
@@ -179,7 +179,7 @@ def _warn_of_classifier(folder: Path) -> None:
         "%s: the model is a classifier or a cross-encoder (architectures in config.json), and its vectors are not "
         "trained to be compared; expected an embedding model; %s",
         folder,
-        CROSS_ENCODERS_GO_TO,
+        CROSS_ENCODER_HINT,
     )
 
 

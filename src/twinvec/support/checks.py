@@ -23,7 +23,7 @@ from twinvec.text import is_list
 _NOUN = re.compile(r"^(Input|List|String|Dictionary) (?=should )")
 """Pydantic's noun for a field, which messages leave out because the field's name comes before."""
 
-_MOST_SHOWN = 400  # most characters of a value in a message
+_MOST_SHOWN = 400  # limit of the length of a value in a message, in characters
 _SCALARS = frozenset("biufUM")  # kinds of NumPy scalars: truth values, numbers, texts and moments
 
 ADDRESS_FORM = "http://host:port or https://host:port"
