@@ -27,7 +27,7 @@ from langchain_core.indexing import RecordManager
 from langchain_twinvec.vectorstore import TwinvecVectorStore
 from twinvec.errors import ConfigurationError
 from twinvec.support.async_methods import awaitable
-from twinvec.support.checks import check_methods, integer
+from twinvec.support.checks import as_list, check_methods, integer
 from twinvec_qdrant import Collection, Writer
 
 _LONGEST_SECONDS = 3600.0
@@ -148,7 +148,7 @@ class TwinvecRecordManager(RecordManager):
         if group_ids is not None:
             if not group_ids:
                 return []
-            recorded["group"] = list(group_ids)
+            recorded["group"] = as_list(group_ids, "group_ids", "group ids")
         keys = [key for key, _ in self._notes.find(recorded)]
         if before is not None:
             keys += [key for key, note in self._notes.find({**wanted, "announced": True}) if self._is_abandoned(note)]
