@@ -26,6 +26,10 @@ class TwinvecReranker(BaseDocumentCompressor):
 
         compressor = TwinvecReranker(model="maxsim", top_n=3)
         best = compressor.compress_documents(documents, "How do I get time off?")
+
+    Raises:
+        pydantic.ValidationError: a field is unknown or its value is invalid.
+        ModelError: the model is not found, damaged or not supported.
     """
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
