@@ -309,7 +309,7 @@ def test_a_graph_of_other_weights_is_refused(copy, tiny_model):
         Encoder(copy)
     manifest = manifest_of(copy)
     write_manifest(copy, manifest)  # as training into this folder would
-    with pytest.raises(ModelIntegrityError, match="made of other weights or settings; export the model again"):
+    with pytest.raises(ModelIntegrityError, match="made from other weights or settings; export the model again"):
         Encoder(copy).encode("fox")
     assert Encoder(copy, engine="torch").encode("fox").shape == (24,)
     with pytest.raises(ConfigurationError, match="int8 storage needs the value ranges of"):
