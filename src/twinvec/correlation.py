@@ -58,20 +58,22 @@ def pearson(values: Values, gold: Values, axis: int = -1) -> Any:
 
 
 def _items(values: Any, gold: Any, axis: int) -> tuple[Values, Values]:
-    """Return two arrays of numbers; raise InputError unless both have as many items, two or more, along the axis."""
+    """Return two arrays of numbers; raise InputError unless they have equally many items along the axis, at least 2."""
     arrays = _numbers(values, "values"), _numbers(gold, "gold")
     sizes = [each.shape[axis] if each.ndim else 1 for each in arrays]
     if sizes[0] != sizes[1] or sizes[0] < 2:
-        raise InputError(f"values and gold: expected as many of each, at least two, got {sizes[0]} and {sizes[1]}")
+        raise InputError(f"values and gold: expected equally many, at least two, got {sizes[0]} and {sizes[1]}")
     return arrays
 
 
 def _numbers(given: Any, name: str) -> Values:
-    """Return numbers as an array of float64; raise InputError for other values."""
+    """Return numbers as an array of float64; raise InputError for other values, NaN and infinity."""
     try:
         array = np.asarray(given)
     except ValueError:  # lists of different lengths
         array = np.empty(0, dtype=object)
     if array.dtype.kind not in "biuf":
         raise InputError(f"{name}: expected an array of numbers, got {shown(given)}")
+    if not np.isfinite(array).all():
+        raise InputError(f"{name}: expected finite numbers, got {array[~np.isfinite(array)].flat[0]}")
     return array.astype(np.float64)

@@ -246,6 +246,7 @@ class Encoder(TruncationCounter):
             TextError: the input gate refuses a text; the message names its index.
             ConfigurationError: the prompt or the storage is unknown, or the model has no ranges for ``"int8"``.
             BadVectorError: the engine gave vectors that are not finite or have the wrong size.
+            ModelIntegrityError: the tokenizer gave a token for which the model has no embedding.
         """
         prefix = self._checked_prompt(prompt, storage)
         limit = self.max_text_bytes
@@ -321,7 +322,8 @@ class Encoder(TruncationCounter):
         """Encode any iterable, also an endless one, in bounded memory.
 
         Takes up to ``window`` texts (or 16 million characters) at a time and yields their vectors, (k, dim), in input
-        order. Options are as for ``encode``, and checked at once. Errors name a text by its index in the whole stream.
+        order. Options are as for ``encode``, and checked before a text is taken. Errors name a text by its index in the
+        whole stream.
         """
         if isinstance(texts, (str, bytes)):
             raise ConfigurationError("encode_stream takes an iterable of strings, not one string")

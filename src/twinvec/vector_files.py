@@ -6,6 +6,7 @@ time write an output, so a process may overwrite the partial file of a killed on
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from twinvec.encoder import Encoder
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.storage import Storage, Vectors
 from twinvec.support.atomic import partial_path, put_in_place
-from twinvec.support.checks import check_overwrites
+from twinvec.support.checks import check_kind, check_overwrites
 from twinvec.support.lines import read_texts
 from twinvec.support.locks import exclusive_lock
 from twinvec.support.progress import Advance, progress_bar
@@ -55,7 +56,7 @@ def encode_file(
         raise InputError(f"{source}: the file is empty; expected one text a line")
     done = 0
     with _partial(output) as partial, progress_bar("Encoding", total, "texts", work=work, shown=progress) as advance:
-        shown = _Shown(encoder.max_tokens, advance)
+        shown = _TextProgress(encoder.max_tokens, advance)
         texts = shown.reading(read_texts(source, field, encoder.max_text_bytes))
         for vectors in encoder.encode_stream(texts, prompt=prompt, storage=storage, advance=shown):
             shape = (total, vectors.shape[1])
@@ -72,16 +73,15 @@ def encode_file(
 
 def _check_paths(source: Path, output: Path) -> None:
     """Refuse an output that cannot be written or is the source, and a source that can be read only once."""
-    if output.exists() and not output.is_file():
-        raise ConfigurationError(f"{output}: is a {'folder' if output.is_dir() else 'device'}; name a file")
+    check_kind(output)
     if not output.parent.is_dir():
         raise ConfigurationError(f"{output}: cannot be written: there is no folder {output.parent}")
     check_overwrites(output, source)
-    if source.exists() and not source.is_file() and not source.is_dir():
+    if os.path.exists(source) and not os.path.isfile(source) and not os.path.isdir(source):
         raise InputError(f"{source}: is a pipe or a device; write the texts to a file, which is read twice")
 
 
-class _Shown:
+class _TextProgress:
     """Advances a bar by the texts that an encoder computes, and by repeated texts, which are not computed again."""
 
     def __init__(self, max_tokens: int, advance: Advance) -> None:

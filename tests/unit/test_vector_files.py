@@ -97,6 +97,14 @@ def test_json_lines_are_known_by_each_of_their_suffixes(tiny, tmp_path, suffix):
     np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), tiny.encode(["a fox"]))
 
 
+def test_names_that_are_too_long(tiny, source, tmp_path):
+    long = tmp_path / ("x" * 300)
+    with pytest.raises(ConfigurationError, match="x: cannot be looked up: File name too long"):
+        encode_file(tiny, source, long)
+    with pytest.raises(InputError, match="x: cannot be read: File name too long"):
+        encode_file(tiny, long, tmp_path / "out.npy")
+
+
 def test_a_device_as_output_is_refused_and_stays(tiny, source, tmp_path):
     os.mkfifo(tmp_path / "device")
     with pytest.raises(ConfigurationError, match="device: is a device; name a file"):

@@ -27,14 +27,14 @@ from langchain_core.indexing import RecordManager
 from langchain_twinvec.vectorstore import TwinvecVectorStore
 from twinvec.errors import ConfigurationError
 from twinvec.support.async_methods import awaitable
-from twinvec.support.checks import check_methods, integer
+from twinvec.support.checks import as_list, check_methods, integer
 from twinvec_qdrant import Collection, Writer
 
 _LONGEST_SECONDS = 3600.0
 """Seconds after which an announced document counts as abandoned, if the end of its ``index`` cannot be seen.
 
-A process on another machine may end unseen. An ``index`` of this process that has failed counts as under way
-for as long as its error is kept.
+A process on another machine may end unseen. An ``index`` of this process that has failed counts as under way for as
+long as the program keeps its exception.
 """
 
 
@@ -101,7 +101,9 @@ class TwinvecRecordManager(RecordManager):
             ConfigurationError: the numbers of group ids and keys differ, or the clock is behind ``time_at_least``.
         """
         if group_ids is not None and len(group_ids) != len(keys):
-            raise ConfigurationError(f"{len(keys)} keys, but {len(group_ids)} group ids")
+            raise ConfigurationError(
+                f"group_ids must have one item for each of the {len(keys)} keys, got {len(group_ids)}"
+            )
         now = time.time()
         if time_at_least is not None and now < time_at_least:
             raise ConfigurationError(f"this machine's clock says {now}, which is before {time_at_least}: set the clock")
@@ -146,7 +148,7 @@ class TwinvecRecordManager(RecordManager):
         if group_ids is not None:
             if not group_ids:
                 return []
-            recorded["group"] = list(group_ids)
+            recorded["group"] = as_list(group_ids, "group_ids", "group ids")
         keys = [key for key, _ in self._notes.find(recorded)]
         if before is not None:
             keys += [key for key, note in self._notes.find({**wanted, "announced": True}) if self._is_abandoned(note)]

@@ -15,6 +15,7 @@ from twinvec import CrossEncoderReranker
 from twinvec.engines.select import check_device
 from twinvec.rerankers.open import open_reranker
 from twinvec.retrieval.base import Reranker
+from twinvec.support.checks import check_methods
 
 
 class TwinvecReranker(BaseDocumentCompressor):
@@ -25,6 +26,10 @@ class TwinvecReranker(BaseDocumentCompressor):
 
         compressor = TwinvecReranker(model="maxsim", top_n=3)
         best = compressor.compress_documents(documents, "How do I get time off?")
+
+    Raises:
+        pydantic.ValidationError: a field is unknown or its value is invalid.
+        ModelError: the model is not found, damaged or not supported.
     """
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
@@ -42,8 +47,10 @@ class TwinvecReranker(BaseDocumentCompressor):
     _reranker: Reranker = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
-        """Open the reranker."""
+        """Open the reranker, or check the one that is given."""
         check_device(self.device)
+        if self.reranker is not None:
+            check_methods(self.reranker, ("rerank",), "reranker", "a reranker, such as MaxSimReranker(...)")
         self._reranker = open_reranker(self.model, device=self.device) if self.reranker is None else self.reranker
 
     def compress_documents(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
@@ -97,14 +96,13 @@ def diverse(
     check_limit(k, "k")
     check_threshold(score_threshold)
     check_limit(fetch_k, "fetch_k")
-    if not isinstance(lambda_mult, Real) or not 0 <= lambda_mult <= 1:
-        raise ConfigurationError(f"lambda_mult must be between 0 and 1, got {lambda_mult!r}")
+    diversity = 1 - number(lambda_mult, "lambda_mult", 0, 1)
     if exact_search(search_params):
         raise ConfigurationError(
             "search_params: maximal marginal relevance has no exact search; leave search_params out"
         )
     space, conditions = None if isinstance(query, str) else vector_space(collection, query), understood_filter(filter)
-    hits = collection.search_diverse(query, k, conditions, candidates=fetch_k, diversity=1 - lambda_mult, space=space)
+    hits = collection.search_diverse(query, k, conditions, candidates=fetch_k, diversity=diversity, space=space)
     if isinstance(query, str) and not query.strip():
         hits = filtered(collection, conditions, k)
     return [(document, hit.score) for document, hit in _with_documents(collection, hits, score_threshold)]

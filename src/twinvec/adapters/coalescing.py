@@ -32,11 +32,11 @@ class Coalescer(Generic[Item, Row]):
     """Lets callers await a blocking function that takes a list of items, such as texts, from one or more event loops.
 
     Args:
-        compute: Gives one row for each item, in order.
-        most: Largest weight of the items that ``compute`` gets at once; a heavier call is computed alone, whole.
+        compute: Function that returns one row for each item, in order.
+        most: Largest weight of the items that ``compute`` gets at once; a heavier call is computed alone and not split.
         weigh: Function that returns the weight of an item; default: every item weighs 1.
-        patience: How long the thread waits for as many calls as it answered last, as a share of the time that answering
-            took; at most 10 ms. Callers that ask again at once are then answered together.
+        patience: Longest pause after a batch, as a share of the time that the batch took; at most 10 ms. The pause ends
+            when as many calls wait as the batch had, so that callers who ask again at once are answered together.
     """
 
     def __init__(
@@ -69,7 +69,10 @@ class Coalescer(Generic[Item, Row]):
         return partial(type(self), weigh=self._weigh, patience=self._patience), (self._compute, self._most)
 
     async def __call__(self, items: Iterable[Item]) -> list[Row]:
-        """Return the rows of ``items`` or raise their error; if cancelled before its turn, a call is never computed."""
+        """Return the rows of ``items``, or raise the error of computing them.
+
+        A call that is cancelled before its turn is not computed.
+        """
         listed = list(items)
         weight = len(listed) if self._weigh is None else sum(map(self._weigh, listed))
         loop = asyncio.get_running_loop()
@@ -92,10 +95,18 @@ class Coalescer(Generic[Item, Row]):
     def _begin(self, *, last: bool = False) -> None:
         """Let the thread answer the waiting calls, unless it is already at work."""
         with self._lock:
-            if self._waiting and not self._working:
-                self._working = True
-                self._thread.submit(self._answer_waiting)
             self._closed = self._closed or last
+            if not self._waiting or self._working:
+                return
+            try:
+                self._thread.submit(self._answer_waiting)
+                self._working = True
+            except RuntimeError as error:  # the system has no thread left, or the interpreter ends
+                calls = list(self._waiting)
+                self._waiting.clear()
+                for call in calls:
+                    call.error = error
+                _deliver(calls)
 
     def _answer_waiting(self) -> None:
         while calls := self._next():

@@ -67,6 +67,8 @@ def _plain(identity: object, key: str, value: Any) -> Any:
 def _json(identity: object, key: str, value: Any) -> Any:
     """Return any other value as a string, a number or a container."""
     if hasattr(value, "tolist") and hasattr(value, "dtype"):  # an array or scalar of NumPy
+        if str(value.dtype) == "datetime64[ns]":  # moments of pandas; ``tolist`` would make integers
+            value = value.astype("datetime64[us]")
         found = value.tolist()
     else:
         try:

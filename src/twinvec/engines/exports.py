@@ -1,6 +1,6 @@
 """Read the graphs, and the value ranges for int8 storage, that ``twinvec export`` added to a model's folder.
 
-``twinvec.json`` lists them, each with the digest of its network; a graph of other weights is refused.
+``twinvec.json`` lists them, each with the digest of its network. A graph with another digest than the model is refused.
 ``models.integrity.verify_folder`` checks that the files are unchanged.
 """
 
@@ -46,7 +46,12 @@ def read_exports(root: Path) -> dict[str, dict[str, Any]]:
     manifest = root / MANIFEST
     exports = _table(manifest, EXPORTS)
     for key, entry in exports.items():
-        if not isinstance(entry, dict) or not isinstance(entry.get("quality"), dict) or "passed" not in entry:
+        if not (
+            isinstance(entry, dict)
+            and isinstance(entry.get("quality"), dict)
+            and isinstance(entry.get("weight_bits", 8), int)
+            and "passed" in entry
+        ):
             raise ModelIntegrityError(f"{manifest}: the entry of the export {key!r} is malformed")
         path = root / safe_relative(entry.get("graph"), manifest)
         if not path.is_file():
@@ -67,7 +72,7 @@ def find_export(model: LoadedModel[BackboneSpec], engine: str, precision: str) -
         return None
     if entry.get("network") != model.graph:
         raise ModelIntegrityError(
-            f"{model.root / MANIFEST}: the export {key} was made of other weights or settings; export the model again"
+            f"{model.root / MANIFEST}: the export {key} was made from other weights or settings; export the model again"
         )
     return ExportedGraph(model.root / entry["graph"], entry["passed"] is True, entry.get("weight_bits", 8))
 

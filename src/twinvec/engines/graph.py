@@ -24,7 +24,8 @@ class Runner(ABC):
     """One output of a graph, computed by a runtime, which may prune the rest of the graph.
 
     ``precision`` is the precision of the graph, or bfloat16 for a float32 graph. ``streams`` threads call ``infer`` at
-    once, each on ``threads`` cores. Building it raises MissingExtraError, or ModelIntegrityError for a damaged graph.
+    once, each on ``threads`` cores. ``Runner(...)`` raises MissingExtraError if the runtime is missing, and
+    ModelIntegrityError if the graph is damaged.
     """
 
     runtime: ClassVar[str]

@@ -35,7 +35,7 @@ _RECORD = "graph.json"
 
 @dataclass(frozen=True, slots=True)
 class CachedGraph:
-    """A converted graph, and its largest difference from the torch model on the probes."""
+    """A converted graph, and its largest difference from the model on probe texts."""
 
     path: Path
     difference: float
@@ -65,16 +65,16 @@ def cached_graph(name: RuntimeName, model: LoadedModel[BackboneSpec]) -> CachedG
     key = f"{_FORMAT} {runtime.name} {runtime.version} {model.graph}"
     home = cache_folder() / runtime.name / hashlib.sha256(key.encode()).hexdigest()[:32]
     file = f"graph{runtime.suffixes[0]}"
-    found = _read(home, file) or _made(home, file, name, model)
+    found = _read(home, file) or _convert_once(home, file, name, model)
     if not found.exact:
         raise EngineError(
             f"{found.path}: the result of the converted graph differs from the model by {found.difference:.2g}, and "
-            f"the limit is {EXACT}; another version of {runtime.package} may convert it exactly; torch needs no graph"
+            f"the limit is {EXACT}; use another version of {runtime.package}, or engine='torch', which needs no graph"
         )
     return found
 
 
-def _made(home: Path, file: str, name: RuntimeName, model: LoadedModel[BackboneSpec]) -> CachedGraph:
+def _convert_once(home: Path, file: str, name: RuntimeName, model: LoadedModel[BackboneSpec]) -> CachedGraph:
     """Return the graph in ``home``. This process converts the model, or waits until another process has done so."""
     from filelock import FileLock
 
@@ -96,7 +96,7 @@ def _made(home: Path, file: str, name: RuntimeName, model: LoadedModel[BackboneS
 
 
 def _read(home: Path, file: str) -> CachedGraph | None:
-    """Return the graph in ``home`` if it is complete."""
+    """Return the graph in ``home``, or None if it is missing or damaged."""
     record = home / _RECORD
     if not record.is_file():
         return None

@@ -19,9 +19,10 @@ Spec = TypeVar("Spec", bound=BackboneSpec, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel(Generic[Spec]):
-    """A verified folder with its settings and its tokenizer; ``name`` finds the same files again.
+    """A verified folder with its settings and its tokenizer.
 
-    ``graph`` is the digest of the network, by which exports and cached graphs are found.
+    ``find_model(name)`` finds the same files again. ``graph`` is the digest of the network, by which exports and cached
+    graphs are found.
     """
 
     name: str
@@ -60,4 +61,6 @@ def load_cross_encoder(found: ModelFolder, spec: ClassifierSpec) -> LoadedCrossE
 
 def load_tokenizer(spec: BackboneSpec) -> TextTokenizer:
     """Load the tokenizer that goes with a model's settings."""
-    return TextTokenizer(spec.folder, spec.max_tokens, lower_case=spec.lower_case)
+    size = spec.config.get("vocab_size")
+    ids = size if isinstance(size, int) else None  # engines name a wrong vocab_size
+    return TextTokenizer(spec.folder, spec.max_tokens, lower_case=spec.lower_case, model_ids=ids)

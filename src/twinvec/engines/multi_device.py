@@ -55,7 +55,7 @@ class ProcessesEngine:
     def __init__(self, load: LoadEngine, devices: Sequence[str]) -> None:
         cores = max(1, available_cores() // max(1, sum(device.startswith("cpu") for device in devices)))
         started = [_Worker(load, device, cores if device.startswith("cpu") else _GPU_PIPES) for device in devices]
-        # for each: its name, the number of pipes in use, its token budget
+        # of each process: the name of its engine, the number of pipes in use, the token budget
         loaded = [worker.call(worker.connections[0]) for worker in started]
         self._process = os.getpid()
         self.name = f"{len(started)} processes: {'; '.join(dict.fromkeys(name for name, _, _ in loaded))}"

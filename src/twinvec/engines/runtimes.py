@@ -17,7 +17,7 @@ RuntimeName = Literal["openvino", "onnx"]
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A library that computes graphs. The folder of its graphs is called ``name``, too.
+    """A library that computes graphs. ``name`` is also the folder of its graphs in a model's folder.
 
     ``load`` imports the Python package or raises MissingExtraError. ``has_bfloat16`` returns whether the runtime can
     compute float32 graphs in bfloat16 on this processor. A graph has a file for each of ``suffixes``, and its path is

@@ -156,7 +156,9 @@ def _runtimes(choice: EngineChoice) -> list[Runtime]:
             raise ConfigurationError(f"the {name} engine does not compute in bfloat16 on this processor")
     if not installed and not has_torch() and choice.precision != "bfloat16":
         raise MissingExtraError("openvino", "openvino", "no engine is installed; encoding")
-    return installed if by_name or not (installed and choice.device is None and has_gpu()) else []
+    if not by_name and installed and choice.device is None and has_gpu():
+        return []
+    return installed
 
 
 def _exported(runtimes: list[Runtime], model: LoadedModel[BackboneSpec], precision: str) -> partial[GraphEngine] | None:

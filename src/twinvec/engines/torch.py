@@ -1,7 +1,8 @@
 """The torch engine: every supported backbone on any torch device.
 
 transformers provides the backbone; pooling, Dense and Normalize follow here. Weights come from safetensors only.
-The default precision is float32. In half precision on a GPU, ``engines.unpadded`` computes supported backbones.
+The default precision is float32. In half precision on a GPU, supported backbones compute without padding
+(``engines.unpadded``).
 """
 
 from __future__ import annotations
@@ -321,7 +322,7 @@ def torch_device(name: str | None) -> torch.device:
 
 
 def named_device(name: str) -> torch.device:
-    """Return the device of this name, which this machine may lack; raise ConfigurationError if there is none."""
+    """Return a torch device, which this machine may lack; raise ConfigurationError if torch does not know the name."""
     try:
         return torch.device(name)
     except RuntimeError as error:

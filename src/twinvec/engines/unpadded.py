@@ -81,9 +81,9 @@ class ComputedStates(nn.Module):
 
 
 def without_padding(backbone: nn.Module, send: Send) -> Unpadded | None:
-    """Switch a backbone to computing without padding; from then on use only the result.
+    """Switch a backbone to computing without padding, and return the ``Unpadded`` to use in its place.
 
-    If the backbone is not supported here, or its states change, return None and leave it as it was.
+    If the backbone is not supported, or its states would change, return None and leave the backbone as it was.
     """
     config: Any = backbone.config
     if config.model_type not in _BACKBONES:

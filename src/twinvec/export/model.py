@@ -33,7 +33,7 @@ from twinvec.export.subjects import Subject, open_subject
 from twinvec.models.encoder_spec import read_modules
 from twinvec.models.integrity import MANIFEST, optional_json, read_object, sha256, write_manifest
 from twinvec.support.atomic import sync_files, sync_folder
-from twinvec.support.checks import check_choice, integer
+from twinvec.support.checks import as_list, check_choice, file_path, integer
 from twinvec.support.cpu import sums_bytes_exactly
 from twinvec.support.locks import exclusive_lock
 from twinvec.text import check_list, check_text
@@ -115,6 +115,8 @@ def export_model(
         raise ConfigurationError(
             f"an int8 export needs texts to calibrate on, of the kind that will be encoded: pass some ({_CALIBRATE})"
         )
+    dims = as_list(dims, "dims", "whole numbers")
+    output = file_path(output, "output").resolve()
     if dims and calibrate is None:
         raise ConfigurationError(f"the value ranges for dims are measured on texts: pass some ({_CALIBRATE})")
     RUNTIMES[engine].load()
@@ -127,7 +129,6 @@ def export_model(
             if not subject.dim:
                 raise ConfigurationError(f"dim {dim} needs an encoder: a cross-encoder has no vectors")
             raise ConfigurationError(f"dim must lie between 1 and the model's {subject.dim}, got {dim}")
-    output = Path(output).expanduser().resolve()
     with _temporary_folder(output) as temporary:
         subject = _existing(output, subject)
         made = temporary / "model"
@@ -250,7 +251,10 @@ def _copy_model(subject: Subject, target: Path) -> None:
 
 
 def _existing(output: Path, subject: Subject) -> Subject:
-    """Return the output's model, which may have other limits or prompts, or the subject if the output is empty."""
+    """Return the model in ``output``, or ``subject`` if the output is missing or empty.
+
+    The model in the output has the same weights, but may have other limits or prompts.
+    """
     if not output.exists() or (output.is_dir() and not _content(output)):
         return subject
     try:
@@ -294,11 +298,11 @@ def _move_into_place(made: Path, output: Path) -> None:
 @contextmanager
 def _temporary_folder(output: Path) -> Iterator[Path]:
     """Make a temporary folder, and lock the output against other exports. Errors of the disk name the output."""
-    exists = output.is_dir()
-    home, name = (output, _HIDDEN) if exists else (output.parent, f".{output.name}")
-    prefix = f"{name}.export-"
     busy = f"{output}: another process is exporting into it"
     try:
+        exists = output.is_dir()
+        home, name = (output, _HIDDEN) if exists else (output.parent, f".{output.name}")
+        prefix = f"{name}.export-"
         home.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(home / f"{name}.lock", busy):
             if output.is_dir() != exists:  # another export, with another lock, has made the output meanwhile

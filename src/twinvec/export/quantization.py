@@ -70,9 +70,9 @@ def quantize(runtime: RuntimeName, graph: Path, batches: Sequence[Batch], target
 
 
 def cosine_quality(exact_ND: FloatArray, found_ND: FloatArray, queries: int) -> dict[str, float]:
-    """Compare vectors with the exact ones; each of the first ``queries`` rows ranks all others.
+    """Compare the first ``queries`` vectors with the exact vectors; each also ranks all other vectors.
 
-    Return "cosine_mean" and "cosine_worst" of these rows, and their "top10_overlap", from 0 to 1.
+    Return the mean and the smallest cosine ("cosine_mean", "cosine_worst"), and "top10_overlap" from 0 to 1.
     """
     exact_ND, found_ND = unit(exact_ND), unit(found_ND)
     cosines = (exact_ND[:queries] * found_ND[:queries]).sum(axis=1)
@@ -87,7 +87,10 @@ def cosine_quality(exact_ND: FloatArray, found_ND: FloatArray, queries: int) -> 
 
 
 def score_quality(exact_QN: FloatArray, found_QN: FloatArray) -> dict[str, float]:
-    """Compare scores of Q queries with N texts with the exact ones: "correlation" and "top10_overlap", from 0 to 1."""
+    """Compare the scores of Q queries and N texts with the exact scores.
+
+    Return their "correlation", and "top10_overlap" from 0 to 1.
+    """
     constant = exact_QN.std() == 0 or found_QN.std() == 0
     return {
         "correlation": 0.0 if constant else float(np.corrcoef(exact_QN.ravel(), found_QN.ravel())[0, 1]),

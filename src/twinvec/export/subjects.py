@@ -47,7 +47,10 @@ class EncoderSubject:
         self._exact_vectors: dict[tuple[str, str], FloatArray] = {}
 
     def calibration(self, texts: Sequence[str]) -> list[Batch]:
-        """Return one input for each text, and probes, which widen the ranges; every second text is cut to a query."""
+        """Return an input for each text, every second one cut to the length of a query, and for each probe text.
+
+        The probe texts widen the calibrated ranges.
+        """
         tokenizer, prompts = self.model.tokenizer, self.model.spec.prompts
         query, document = prompts["query"], prompts["document"]
         inputs = [f"{query}{_beginning(text)}" if row % 2 else f"{document}{text}" for row, text in enumerate(texts)]
@@ -62,10 +65,8 @@ class EncoderSubject:
         spec = self.model.spec
         default = spec.default_prompt or ""
         prompts = {"": "", **spec.prompts}
-        names = {
-            prompts[name]: name for name in ("", default, "query", "document")
-        }.values()  # equal prompts need one pass
-        whole_ND = np.concatenate([self._exact(copy, runtime, texts, name) for name in names])
+        names = {prompts[name]: name for name in ("", default, "query", "document")}  # equal prompts need one pass
+        whole_ND = np.concatenate([self._exact(copy, runtime, texts, name) for name in names.values()])
         normalised = unit if spec.normalizes else np.asarray
         truncated = {ranges_key(dim): normalised(whole_ND[:, :dim]) for dim in dims}
         tables = {}

@@ -23,7 +23,9 @@ OFFSET_POSITIONS = {"camembert", "roberta", "xlm-roberta", "mpnet"}
 
 _ABSOLUTE_POSITIONS = BACKBONES - {"modernbert"}  # backbones with a table of positions
 
-CROSS_ENCODERS_GO_TO = "'twinvec evaluate MODEL --ir DIR --rerank FOLDER' and CrossEncoderReranker take it"
+CROSS_ENCODER_HINT = (
+    "for a cross-encoder, use CrossEncoderReranker or 'twinvec evaluate MODEL --ir DIR --rerank FOLDER'"
+)
 """The end of errors and warnings about a cross-encoder that is used as an encoder."""
 
 _SUPPORTED_SETTINGS: dict[str, tuple[Any, ...]] = {  # settings that change vectors -> supported values
@@ -57,7 +59,7 @@ _IDLE_ARGUMENTS = {
 class BackboneSpec:
     """Settings of a backbone and of its input; ``folder`` also holds ``config.json`` (``config``) and the tokenizer.
 
-    An input has at most ``max_tokens`` tokens, special tokens included; the backbone can read ``positions`` of them.
+    An input is truncated to ``max_tokens`` tokens, special tokens included; the backbone reads at most ``positions``.
     ``lower_case`` lower-cases texts before the tokenizer's own normalisation.
     """
 
@@ -70,7 +72,10 @@ class BackboneSpec:
     least_tokens: ClassVar[int] = LEAST_TOKENS
 
     def with_max_tokens(self, max_tokens: int | None) -> Self:
-        """Return the same model with another limit (None keeps it); raise ConfigurationError if that is impossible."""
+        """Return the settings with another token limit; None keeps the present limit.
+
+        Raise ConfigurationError for a limit below ``least_tokens`` or above ``positions``.
+        """
         if max_tokens is None:
             return self
         if not self.least_tokens <= integer(max_tokens, "max_tokens") <= self.positions:
@@ -171,12 +176,12 @@ def read_transformer_config(folder: Path) -> dict[str, Any]:
 
 
 def refuse_settings(folder: Path, sentence_config: dict[str, Any]) -> None:
-    """Refuse settings of the Transformer module that change the vectors and are not supported."""
+    """Raise UnsupportedModelError for a setting of the Transformer module that changes vectors and is not supported."""
     path = folder / "sentence_bert_config.json"
     if sentence_config.get("transformer_task") == "sequence-classification":
         raise UnsupportedModelError(
             f"{path}: the model is a cross-encoder, which scores pairs of texts and has no vectors (transformer_task "
-            f"'sequence-classification'); expected an embedding model; {CROSS_ENCODERS_GO_TO}"
+            f"'sequence-classification'); expected an embedding model; {CROSS_ENCODER_HINT}"
         )
     for key, supported in _SUPPORTED_SETTINGS.items():
         if sentence_config.get(key) not in supported:
@@ -190,7 +195,7 @@ def is_classifier(config: dict[str, Any]) -> bool:
 
 
 def label_count(config: dict[str, Any], path: Path) -> int:
-    """Return the number of a classifier's labels; raise ModelIntegrityError if ``config.json`` has no valid one."""
+    """Return the number of a classifier's labels; raise ModelIntegrityError if ``config.json`` states it wrongly."""
     named = config.get("id2label")
     if named is not None and not isinstance(named, dict):
         raise ModelIntegrityError(f"{path}: id2label is {named!r}, expected an object with a name for each label")

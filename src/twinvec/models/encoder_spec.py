@@ -15,7 +15,7 @@ from typing import Any
 
 from twinvec.errors import ConfigurationError, ModelIntegrityError, UnsupportedModelError
 from twinvec.models.backbone import (
-    CROSS_ENCODERS_GO_TO,
+    CROSS_ENCODER_HINT,
     BackboneSpec,
     is_classifier,
     optional_limit,
@@ -174,12 +174,12 @@ def read_spec(root: Path) -> ModelSpec:
 
 @cache
 def _warn_of_classifier(folder: Path) -> None:
-    """Warn, once for a folder, of a plain classifier: it may be a backbone to train, so it is not refused."""
+    """Warn once per folder of a plain classifier, which is not refused because it may be a backbone to train."""
     logger.warning(
         "%s: the model is a classifier or a cross-encoder (architectures in config.json), and its vectors are not "
-        "trained to be compared; expected an embedding model; if it is a cross-encoder, %s",
+        "trained to be compared; expected an embedding model; %s",
         folder,
-        CROSS_ENCODERS_GO_TO,
+        CROSS_ENCODER_HINT,
     )
 
 

@@ -23,6 +23,7 @@ from twinvec.errors import ConfigurationError, ModelIntegrityError, ModelNotFoun
 from twinvec.models.backbone import read_backbone, read_transformer_config
 from twinvec.models.encoder_spec import read_modules
 from twinvec.models.integrity import MANIFEST, check_hash, manifest_hashes, safe_relative, verify_folder, weight_files
+from twinvec.support.checks import path_text
 
 DEFAULT_REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
 DEFAULT_COMMIT = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
@@ -66,7 +67,7 @@ def find_model(
         local_files_only: Use the cache only; never ask the hub.
 
     Raises:
-        ConfigurationError: the name is empty, or neither a string nor a path.
+        ConfigurationError: the name is empty, or neither a string nor a path; or the cache folder is not a path.
         ModelNotFoundError: the folder or repository does not exist, or the hub is unreachable and its cache lacks it.
         ModelIntegrityError: a weight file is missing, changed, truncated or pickled; the message names it.
         UnsupportedModelError: a weight file is missing, and a module or the backbone is not supported.
@@ -74,6 +75,7 @@ def find_model(
     if not isinstance(name, (str, Path)) or not str(name).strip():
         raise ConfigurationError(f"a model is a folder, 'default' or a hub name, got {name!r}")
     text = str(name)
+    cache_folder = None if cache_folder is None else path_text(cache_folder, "cache_folder")
     hub = {"cache_dir": cache_folder, "token": token, "local_files_only": local_files_only}
     if text == "default" or text in (DEFAULT_REPOSITORY, f"{DEFAULT_REPOSITORY}@{DEFAULT_COMMIT}"):
         return _default(hub)

@@ -162,8 +162,14 @@ def sha256(path: Path) -> str:
 
 
 def check_hash(path: Path, expected: str, authority: str) -> None:
-    """Raise ModelIntegrityError if the file has another hash; the error names the source of the hash, ``authority``."""
-    actual = sha256(path)
+    """Raise ModelIntegrityError if a file cannot be read or has another hash than ``expected``.
+
+    The error names ``authority``, the source of the expected hash.
+    """
+    try:
+        actual = sha256(path)
+    except OSError as error:
+        raise ModelIntegrityError(f"{path}: cannot be read: {error.strerror}") from error
     if actual != expected:
         raise ModelIntegrityError(
             f"{path}: changed or damaged (its sha256 is {actual}, {authority} {expected}); get the file again"

@@ -12,6 +12,7 @@ import json
 import re
 from typing import Any
 
+from twinvec.errors import ModelIntegrityError
 from twinvec.models.cross_encoder_spec import ClassifierSpec
 from twinvec.models.encoder_spec import Dense, ModelSpec
 from twinvec.models.integrity import loaded_weights, sha256
@@ -66,10 +67,20 @@ def space_digest(spec: ModelSpec, tokenizer: str, network: str) -> str:
 
 
 def network_digest(spec: ModelSpec) -> str:
-    """Return the sha256 of a network: its tensors, backbone settings, pooling and head."""
+    """Return the sha256 of a network: its tensors, backbone settings, pooling and head.
+
+    Raise ModelIntegrityError if a tensor or a setting is missing or malformed.
+    """
     digest = hashlib.sha256(b"twinvec-network-1")
+    try:
+        backbone = backbone_settings(spec.config)
+    except (AttributeError, LookupError, TypeError, ValueError, ZeroDivisionError) as error:
+        path = spec.folder / "config.json"
+        raise ModelIntegrityError(
+            f"{path}: the settings of attention are malformed: {type(error).__name__}: {error}"
+        ) from error
     settings = {
-        "backbone": backbone_settings(spec.config),
+        "backbone": backbone,
         "pooling": spec.pooling,
         "head": [
             [step.in_features, step.out_features, step.activation] if isinstance(step, Dense) else "normalize"
@@ -111,7 +122,8 @@ def _modernbert_attention(config: dict[str, Any]) -> dict[str, Any]:
     """Return each layer's kind of attention and the rotation bases, from either layout of the configuration."""
     every = int(config.get("global_attn_every_n_layers", 3))
     layers = config.get("layer_types") or [
-        "sliding_attention" if index % every else "full_attention" for index in range(config["num_hidden_layers"])
+        "sliding_attention" if index % every else "full_attention"
+        for index in range(config.get("num_hidden_layers", 22))
     ]
     rope = config.get("rope_parameters") or {}
     thetas = {

@@ -99,6 +99,7 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
             TextError: a text is invalid; the error names its index.
             InputError: ``pairs`` is not a list, or an item is not a pair.
             BadVectorError: the engine returned a score that is not finite.
+            ModelIntegrityError: the tokenizer gave a token for which the model has no embedding.
         """
         return self._score(_checked_pairs(pairs))[0]
 

@@ -54,7 +54,7 @@ Item = TypeVar("Item")
 
 
 def as_list(values: Iterable[Item], what: str) -> list[Item]:
-    """Return the values as a list; raise InputError, which begins with ``what``, for anything that is no list."""
+    """Return the values as a list; raise InputError, which begins with ``what``, for a value that is not a list."""
     if not is_list(values):
         raise InputError(f"{what}: expected a list, got {type(values).__name__}")
     return list(values)

@@ -31,7 +31,8 @@ class MaxSimReranker(BatchReranker):
 
     ``(1 - mix) * z(before) + mix * z(maxsim)``
 
-    If the landmarks of the model's MaxSim are known, the relevance of a hit combines its relevance before and MaxSim.
+    If the usual MaxSim of related and of unrelated texts is known for the model (``landmarks``), the relevance of a hit
+    combines its relevance before and MaxSim.
 
     Args:
         encoder: The encoder that found the candidates, such as an ``Encoder``.
@@ -100,7 +101,10 @@ class MaxSimReranker(BatchReranker):
         return with_state_passages(query, hits, self.encoder, self._analyzer)
 
     def landmarks(self) -> Calibration | None:
-        """Return the landmarks of MaxSim for the encoder's model; a subclass may use its collection's landmarks."""
+        """Return typical MaxSim scores of unrelated and of near texts for the encoder's model, or None if unknown.
+
+        A subclass may use the landmarks of its collection.
+        """
         return states_calibration(self.encoder)
 
     def compare(self, queries: list[str], lists: list[list[Hit]], progress: bool) -> list[FloatArray]:
@@ -113,7 +117,7 @@ class MaxSimReranker(BatchReranker):
         if not places:
             return scores
         query_states = self.encoder.encode_tokens(queries, prompt="query")
-        texts = list(places)  # the order of the queries, so that the texts of a block belong to few queries
+        texts = list(places)  # in the order of the queries, so that the texts of a block belong to few queries
         with progress_bar("Reranking", len(texts), "texts", shown=progress) as advance:
             for start in range(0, len(texts), _TEXTS_AT_ONCE):
                 block = texts[start : start + _TEXTS_AT_ONCE]
@@ -142,9 +146,8 @@ def maxsim(query_QD: FloatArray, texts: Sequence[FloatArray]) -> FloatArray:
     scores = np.zeros(len(texts), dtype=np.float32)
     filled = lengths > 0
     if len(query_QD) and filled.any():
-        cosines_SQ = (
-            np.concatenate([states_TD for states_TD in texts if len(states_TD)]) @ query_QD.T
-        )  # S counts the tokens of all texts
+        # S counts the tokens of all texts
+        cosines_SQ = np.concatenate([states_TD for states_TD in texts if len(states_TD)]) @ query_QD.T
         starts = (np.cumsum(lengths) - lengths)[filled]
         scores[filled] = np.maximum.reduceat(cosines_SQ, starts, axis=0).mean(axis=1)
     return scores

@@ -1,7 +1,7 @@
 """Write a file as a whole: a reader finds the old content or the new content, also after a crash or a power cut.
 
 The new content goes to a partial file in the same folder, is forced to the disk (fsync) and then renamed. If several
-processes may write a file, the caller holds a lock. The next writer replaces the partial file of a killed one.
+processes may write a file, the caller holds a lock. The next writer replaces the partial file of a killed process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def is_disk_full(error: BaseException) -> bool:
 
 
 def why_no_room(error: BaseException) -> str:
-    """Return ``DISK_FULL`` or ``FILE_TOO_LARGE`` if an error, or one of its causes, is one of them; otherwise ""."""
+    """Return ``DISK_FULL`` or ``FILE_TOO_LARGE``, whichever describes an error or one of its causes, or ""."""
     if is_disk_full(error):
         return DISK_FULL
     if (isinstance(error, OSError) and error.errno == errno.EFBIG) or _TOO_LARGE_TEXT in str(error):

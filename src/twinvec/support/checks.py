@@ -23,7 +23,7 @@ from twinvec.text import is_list
 _NOUN = re.compile(r"^(Input|List|String|Dictionary) (?=should )")
 """Pydantic's noun for a field, which messages leave out because the field's name comes before."""
 
-_MOST_SHOWN = 400  # most characters of a value in a message
+_MOST_SHOWN = 400  # limit of the length of a value in a message, in characters
 _SCALARS = frozenset("biufUM")  # kinds of NumPy scalars: truth values, numbers, texts and moments
 
 ADDRESS_FORM = "http://host:port or https://host:port"
@@ -58,7 +58,7 @@ def check_choice(value: object, choices: Any, what: str) -> None:
     """Raise ConfigurationError, which names ``what``, unless a value is in ``choices`` (values, or a ``Literal``)."""
     known: tuple[object, ...] = get_args(choices) or tuple(choices)
     if not isinstance(value, tuple(map(type, known))) or value not in known:
-        raise ConfigurationError(f"{what} {value!r} is not one of {', '.join(map(str, known))}")
+        raise ConfigurationError(f"{what} {shown(value)} is not one of {', '.join(map(str, known))}")
 
 
 def refuse_unknown(arguments: Mapping[str, object]) -> None:
@@ -71,7 +71,7 @@ def check_flags(**flags: object) -> None:
     """Raise ConfigurationError, which names the argument, unless every value is True or False."""
     for name, value in flags.items():
         if not isinstance(plain_scalar(value), bool):
-            raise ConfigurationError(f"{name} must be True or False, got {value!r}")
+            raise ConfigurationError(f"{name} must be True or False, got {shown(value)}")
 
 
 def is_integer(value: object) -> bool:
@@ -82,7 +82,7 @@ def is_integer(value: object) -> bool:
 def integer(value: int, name: str, least: int | None = None) -> int:
     """Return an int or NumPy integer as an int; raise ConfigurationError for another type or less than ``least``."""
     if not is_integer(value):
-        raise ConfigurationError(f"{name} must be a whole number, got {value!r}")
+        raise ConfigurationError(f"{name} must be a whole number, got {shown(value)}")
     if least is not None and value < least:
         raise ConfigurationError(f"{name} must be at least {least}, got {value}")
     return int(value)
@@ -91,7 +91,7 @@ def integer(value: int, name: str, least: int | None = None) -> int:
 def number(value: float, name: str, least: float | None = None, most: float | None = None) -> float:
     """Return a number as a float; raise ConfigurationError for another type, or one outside the bounds, such as NaN."""
     if not isinstance(value, Real) or isinstance(value, bool):
-        raise ConfigurationError(f"{name} must be a number, got {value!r}")
+        raise ConfigurationError(f"{name} must be a number, got {shown(value)}")
     if least is not None and not least <= value <= (math.inf if most is None else most):
         bounds = f"be at least {least:g}" if most is None else f"lie between {least:g} and {most:g}"
         raise ConfigurationError(f"{name} must {bounds}, got {value}")
@@ -101,27 +101,27 @@ def number(value: float, name: str, least: float | None = None, most: float | No
 def string(value: str, name: str) -> str:
     """Return a string; raise ConfigurationError for another type, or for a lone surrogate, which nothing can store."""
     if not isinstance(value, str):
-        raise ConfigurationError(f"{name} must be a string, got {value!r}")
+        raise ConfigurationError(f"{name} must be a string, got {shown(value)}")
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise ConfigurationError(f"{name} has a lone surrogate at character {error.start}: {value!r}") from None
+        raise ConfigurationError(f"{name} has a lone surrogate at character {error.start}: {shown(value)}") from None
     return value
 
 
 def mapping(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return a mapping with strings as keys; raise ConfigurationError for another type."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise ConfigurationError(f"{name}: expected a mapping with strings as keys, got {value!r}")
+        raise ConfigurationError(f"{name}: expected a mapping with strings as keys, got {shown(value)}")
     return value
 
 
 def as_list(values: Iterable[Any], name: str, of: str) -> list[Any]:
     """Return an iterable as a list; raise ConfigurationError, with a remedy, for one text or path, or another type."""
     if isinstance(values, (str, os.PathLike)):
-        raise ConfigurationError(f"{name}: expected a list of {of}, got one text; write [{values!r}]")
+        raise ConfigurationError(f"{name}: expected a list of {of}, got one text; write [{shown(values)}]")
     if not is_list(values):
-        raise ConfigurationError(f"{name}: expected a list of {of}, got {values!r}")
+        raise ConfigurationError(f"{name}: expected a list of {of}, got {shown(values)}")
     return list(values)
 
 
@@ -131,21 +131,21 @@ def file_path(value: str | os.PathLike[str], name: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError as error:  # the path names an unknown user's home
-        raise ConfigurationError(f"{name} cannot be a path: {text!r}: {error}") from None
+        raise ConfigurationError(f"{name} cannot be a path: {shown(text)}: {error}") from None
 
 
 def path_text(value: str | os.PathLike[str], name: str) -> str:
     """Return a path unchanged; raise ConfigurationError for another type, or for a path that no file can have."""
     text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(text, str):
-        raise ConfigurationError(f"{name} must be a path, got {value!r}")
+        raise ConfigurationError(f"{name} must be a path, got {shown(value)}")
     if not text:
         raise ConfigurationError(f"{name} is an empty text; '.' names the current folder")
     try:
         if b"\0" in os.fsencode(text):
-            raise ConfigurationError(f"{name} has a NUL character: {text!r}")
+            raise ConfigurationError(f"{name} has a NUL character: {shown(text)}")
     except UnicodeEncodeError as error:  # a lone surrogate
-        raise ConfigurationError(f"{name} cannot be a path: {text!r}: {error}") from None
+        raise ConfigurationError(f"{name} cannot be a path: {shown(text)}: {error}") from None
     return text
 
 
@@ -174,7 +174,7 @@ def is_loopback(host: str) -> bool:
 def check_methods(value: object, methods: Iterable[str], name: str, expected: str) -> None:
     """Raise ConfigurationError unless a value is an object with these methods or attributes."""
     if isinstance(value, type) or not all(hasattr(value, each) for each in methods):
-        raise ConfigurationError(f"{name}: expected {expected}, got {value!r}")
+        raise ConfigurationError(f"{name}: expected {expected}, got {shown(value)}")
 
 
 def check_data(value: object, kind: type, name: str, expected: str) -> None:
@@ -186,38 +186,46 @@ def check_data(value: object, kind: type, name: str, expected: str) -> None:
 def check_settings(value: object, kind: type, name: str) -> None:
     """Raise ConfigurationError unless a value is None or settings of this kind."""
     if value is not None and not isinstance(value, kind):
-        raise ConfigurationError(f"{name}: expected {kind.__name__}(...), got {value!r}")
+        raise ConfigurationError(f"{name}: expected {kind.__name__}(...), got {shown(value)}")
 
 
 def check_input_file(file: Path) -> None:
     """Raise ConfigurationError unless a file to read exists and is a file."""
-    _check_kind(file)
+    check_kind(file)
     if not file.exists():
         raise ConfigurationError(f"{file}: no such file")
 
 
 def check_output_file(file: Path) -> None:
     """Make the folder of a file to write; raise ConfigurationError if that fails or the path is a folder or device."""
-    _check_kind(file)
+    check_kind(file)
     check_output_folder(file.parent)
 
 
-def _check_kind(file: Path) -> None:
-    if file.exists() and not file.is_file():
+def check_kind(file: Path) -> None:
+    """Raise ConfigurationError if a path is a folder or a device, or cannot be looked up."""
+    if _exists(file) and not file.is_file():
         raise ConfigurationError(f"{file}: is a {'folder' if file.is_dir() else 'device'}; name a file")
 
 
 def check_free(path: Path) -> None:
     """Raise ConfigurationError if a file to write exists already."""
-    if path.exists():
+    if _exists(path):
         raise ConfigurationError(f"{path}: exists already; remove it, or name another")
 
 
 def check_overwrites(output: Path, source: Path, *others: Path) -> None:
     """Raise ConfigurationError if a file to write, its partial file or one of the ``others`` is the file to read."""
     for path in (output, partial_path(output), *others):
-        if path.exists() and source.exists() and path.samefile(source):
+        if _exists(path) and _exists(source) and path.samefile(source):
             raise ConfigurationError(f"{output}: would overwrite the input {source}; name another file")
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:  # the name is too long, or a folder on the way cannot be read
+        raise ConfigurationError(f"{path}: cannot be looked up: {error.strerror}") from error
 
 
 def check_output_folder(folder: Path) -> None:

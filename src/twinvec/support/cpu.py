@@ -51,7 +51,7 @@ def sums_bytes_exactly(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
     """Return whether the processor sums int8 products in 32 bits.
 
     x86 without VNNI or AMX adds two products in 16 bits first, which saturates if weights use all 8 bits; int8 is not
-    faster than float32 there either. An x86 processor whose flags cannot be read counts as such a processor.
+    faster than float32 there either. An x86 processor whose flags cannot be read counts as one without VNNI and AMX.
     """
     return platform.machine().lower() not in _X86 or not _EXACT_INT8.isdisjoint(_flags(cpuinfo))
 

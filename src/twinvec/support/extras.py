@@ -19,7 +19,7 @@ def require_training() -> None:
 
 
 def import_torch(purpose: str) -> Any:
-    """Import torch, and see that transformers can be imported; errors as for ``import_extra``."""
+    """Import transformers and torch, and return torch; errors as for ``import_extra``."""
     import_extra("transformers", "torch", purpose)
     return import_extra("torch", "torch", purpose)
 

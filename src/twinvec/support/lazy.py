@@ -17,7 +17,7 @@ def lazy_names(
     """Return a package's ``__getattr__`` and ``__dir__``.
 
     ``names`` maps each module to its names, split by spaces, and ``modules`` has the public modules without names.
-    A module that needs an extra which is not installed is no attribute, as ``hasattr`` expects.
+    A module whose extra is not installed raises AttributeError, so that ``hasattr`` returns False.
     """
     homes = {name: module for module, own in names.items() for name in own.split()}
     found = {*modules.split(), *(module.partition(".")[0] for module in names)}.difference(homes)

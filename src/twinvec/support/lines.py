@@ -18,7 +18,7 @@ _GZIP = b"\x1f\x8b"
 _JSON_LINES = (".jsonl", ".ndjson", ".json")
 _TABLES = (".csv", ".tsv", ".parquet", ".xlsx")
 _OPENED = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
-"""How the paths begin of what this process has open: standard input, and ``<(command)`` of a shell."""
+"""Beginnings of the paths of files that this process has open: standard input, and a shell's ``<(command)``."""
 
 MAX_LINE_BYTES = 8 * MAX_TEXT_BYTES
 """Largest size of a line; JSON may escape a byte of text as six bytes."""
@@ -63,12 +63,12 @@ def decoded_lines(file: IO[bytes], path: Path | str) -> Iterator[str]:
 
 
 def is_jsonl(path: Path) -> bool:
-    """Return whether the name of a file says that it holds JSON lines."""
+    """Return whether a file holds JSON lines, by its name."""
     return path.suffix.lower() in _JSON_LINES
 
 
 def is_table_file(path: Path) -> bool:
-    """Return whether the name of a file says that it holds a table."""
+    """Return whether a file holds a table, by its name."""
     return path.suffix.lower() in _TABLES
 
 
@@ -90,7 +90,7 @@ def parsed_lines(lines: Iterable[str], path: Path | str) -> Iterator[tuple[str, 
 
 
 def parse_object(line: str | bytes, place: str) -> dict[str, Any]:
-    """Parse a JSON object whose keys all differ; the message of an InputError begins with ``place``."""
+    """Parse a JSON object; raise InputError, which begins with ``place``, for other content or a repeated key."""
     try:
         value = json.loads(line, object_pairs_hook=partial(_without_repeats, place))
     except InputError:
@@ -103,18 +103,19 @@ def parse_object(line: str | bytes, place: str) -> dict[str, Any]:
 
 
 def _without_repeats(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in keys if keys.count(key) > 1)
-        raise InputError(f"{place}: the key {repeated!r} comes twice in an object; remove one of the two")
+    values: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in values:
+            raise InputError(f"{place}: the key {key!r} comes twice in an object; remove one of the two")
+        values[key] = value
     return values
 
 
 def text_field(row: dict[str, Any], name: str, place: str, max_bytes: int = MAX_TEXT_BYTES) -> str:
     """Return the string of a row under ``name``; raise InputError if it is missing or the input gate refuses it."""
     if name not in row:
-        raise InputError(f"{place}: no {name!r} among the keys {', '.join(map(repr, sorted(row))) or 'no keys'}")
+        keys = f"no {name!r} among the keys {', '.join(map(repr, sorted(row)))}" if row else "the object has no keys"
+        raise InputError(f"{place}: {keys}")
     return check_text(row[name], f"{place}: {name!r}", max_bytes)
 
 

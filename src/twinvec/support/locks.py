@@ -104,7 +104,8 @@ class TemporaryFolder:
 def remove_abandoned(prefix: str, parent: Path) -> list[Path]:
     """Remove the temporary folders of this user whose processes have died, and return them.
 
-    A folder without a lock stays, unless its name says that it is being removed: another program may use it.
+    A folder without a lock file stays, because another program may use it. If its name says that its removal has begun,
+    it is removed too.
     """
     removed = []
     for folder in parent.glob(f"{prefix}*") if fcntl is not None else ():

@@ -1,8 +1,8 @@
 """Skip typer's conversion of command-line values that already have the right type, and refuse empty paths.
 
 typer converts values with pydantic, and importing pydantic is slow. A command whose values are strings, paths and
-defaults starts without it. Pydantic's messages about wrong values are put in plain words. An empty text would become
-the path of the current folder.
+defaults starts without it. Pydantic's messages about wrong values are put in plain words. Empty paths are refused,
+because an empty text would become the path of the current folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ class _NotPlainError(Exception):
 
 
 def convert_only_where_needed(parameter: Any) -> None:
-    """Let a parameter of typer convert only values that need it; a later typer without the method converts all."""
+    """Let a parameter of typer convert only values that need it.
+
+    A later typer may lack ``get_runtime_param``; it then converts all values.
+    """
     own = getattr(parameter, "get_runtime_param", None)
     if own is not None and not isinstance(own, _Conversion):
         parameter.get_runtime_param = _Conversion(own)
@@ -71,7 +74,7 @@ def _plain(value: Any, param: Any) -> Any:
     kind = param.type_descriptor.annotation
     if value is None:
         return () if param.multiple or param.nargs == -1 else None
-    if kind is Path and isinstance(value, str) and _may_be_any(value, param.type_descriptor.parameter_info):
+    if kind is Path and isinstance(value, str) and _is_accepted(value, param.type_descriptor.parameter_info):
         return Path(value)
     if not _fits(value, kind):
         raise _NotPlainError
@@ -87,8 +90,8 @@ def _fits(value: Any, kind: Any) -> bool:
     return kind in (str, int, float) and type(value) is kind
 
 
-def _may_be_any(path: str, option: Any) -> bool:
-    """Return whether typer would accept the path: its option has no conditions, and it is missing or readable."""
+def _is_accepted(path: str, option: Any) -> bool:
+    """Return whether typer would accept a path: the option sets no conditions, and the path is missing or readable."""
     usual = type(option)()
     takes_any = all(getattr(option, name) == getattr(usual, name) for name in _PATH_SETTINGS)
     return takes_any and (os.access(path, os.R_OK) or not os.path.lexists(path))

@@ -22,8 +22,8 @@ class Advance(Protocol):
     def __call__(self, count: int, /, *, failed: int = 0, work: float | None = None, note: str | None = None) -> None:
         """Add ``count`` finished items, of which ``failed`` have failed.
 
-        ``work`` is the work done since the last call; for a part of an item, the count is 0. Default: ``count``. It is
-        ignored if the bar was made without ``work``. ``note`` is shown at the end of the line until the next note.
+        ``work`` is the work done since the last call (default: ``count``); a bar that was made without ``work`` ignores
+        it. For a part of an item, ``count`` is 0. ``note`` is shown at the end of the line until the next note.
         """
 
 

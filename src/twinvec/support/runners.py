@@ -19,7 +19,7 @@ _HOST = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
 def with_address(arguments: list[str]) -> list[str]:
-    """Add an empty address after ``--ray`` without an address, in the arguments of a command line.
+    """Return the arguments of a command line, in which a ``--ray`` without an address gets an empty address.
 
     Raise ConfigurationError for a host without a port after ``--ray``, which would be taken for a file to read.
     """

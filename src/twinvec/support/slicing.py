@@ -11,7 +11,10 @@ Item = TypeVar("Item")
 def sliced_by_weight(
     items: Iterable[Item], weigh: Callable[[Item], int], *, most: int, heaviest: int
 ) -> Iterator[list[Item]]:
-    """Yield lists of at most ``most`` items and a total weight of ``heaviest``; a heavier item is alone in its list."""
+    """Yield the items in lists of at most ``most`` items, whose weights add up to at most ``heaviest``.
+
+    An item that is heavier than ``heaviest`` is alone in its list.
+    """
     part: list[Item] = []
     weight = 0
     for item in items:

@@ -13,7 +13,7 @@ _one_at_a_time = threading.RLock()
 
 
 def switch_off() -> None:
-    """Set the variables that switch telemetry off, before libraries read them; a variable that is set stays."""
+    """Set the variables that switch telemetry off, before libraries read them; a variable that is set is left alone."""
     for name, value in _SWITCHES.items():
         os.environ.setdefault(name, value)
 

@@ -4,9 +4,9 @@ Texts are sorted by length, so that a batch has little padding. Three limits end
 texts) x (longest text), reaches the budget; its padding reaches a sixteenth of the budget (at least 32 tokens), which
 costs more than another call of the engine; or it has too many texts to be collated quickly.
 
-If there are few batches, more depends on each. Several workers would wait for the last batch at the end, and in a small
-call, which all cores compute batch by batch, one long text may pad all others. ``worker_batches`` therefore also tries
-batches of like cost.
+If a call has few batches, their cuts decide how long it takes: the other workers wait for the last batch, and in a
+small call, which all cores compute batch by batch, one long text may pad all others. ``worker_batches`` therefore also
+tries batches of about equal cost.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def worker_batches(lengths: IntArray, budget: int, workers: int) -> list[IntArra
 
 
 def _cuts_of_like_cost(ordered: list[int], budget: int, batches: int) -> list[list[int]]:
-    """Return a list of the cuts that make the largest batch smallest, or [] if this batch exceeds the budget."""
+    """Return one list of cuts, which makes the largest batch as small as possible; [] if it exceeds the budget."""
     costs = range(max(ordered[0], _LEAST_SHARE), budget + 1)
     at = bisect_left(costs, True, key=lambda cost: len(_cuts(ordered, cost)) - 1 <= batches)
     return [_cuts(ordered, costs[at])] if at < len(costs) else []

@@ -13,10 +13,16 @@ from collections.abc import Iterable
 from functools import cache
 
 LEAST_PIECES = 50
-"""Distinct pieces of two or more letters that a script needs; multilingual vocabularies have hundreds of each."""
+"""Number of distinct pieces of two or more letters from which on a vocabulary knows the words of a script.
+
+Multilingual vocabularies have hundreds of pieces of each script.
+"""
 
 LEAST_HAN = 1000
-"""Distinct Chinese characters that a vocabulary needs; English ones have some hundreds, Chinese ones thousands."""
+"""Number of distinct Chinese characters from which on a vocabulary knows Chinese.
+
+English vocabularies have some hundreds of them, Chinese ones thousands.
+"""
 
 _HAN = "CJK"
 _WRITTEN_IN_WORDS = frozenset(

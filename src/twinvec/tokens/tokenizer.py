@@ -42,7 +42,7 @@ _CLASSES = {
 }
 """Classes of tokenizers by backbone, for models that name none."""
 _SEGMENTING = ("BertJapaneseTokenizer", "PhobertTokenizer")
-"""Classes of tokenizers in which Python code separates the words first; a ``tokenizer.json`` does not."""
+"""Classes of tokenizers whose Python code first separates the words, which a ``tokenizer.json`` cannot do."""
 _VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 
 
@@ -82,11 +82,16 @@ class TextTokenizer:
     """The tokenizer of a model folder; threads may share it.
 
     Inputs are truncated to ``max_tokens``, special tokens included, at the side ``cut_side`` ("left" or "right").
-    ``lower_case`` lower-cases them first (sentence-transformers' ``do_lower_case``).
+    ``lower_case`` lower-cases them first (sentence-transformers' ``do_lower_case``). The model has embeddings for the
+    ids below ``model_ids``; None means that this number is unknown.
     """
 
-    def __init__(self, folder: Path, max_tokens: int, *, lower_case: bool = False) -> None:
+    def __init__(
+        self, folder: Path, max_tokens: int, *, lower_case: bool = False, model_ids: int | None = None
+    ) -> None:
         self.max_tokens = max_tokens
+        self._folder = folder
+        self._model_ids = model_ids
         self._whole = _load(folder, lower_case)
         self._truncating = self.for_chunking()
         settings = optional_json(folder / "tokenizer_config.json")
@@ -96,11 +101,17 @@ class TextTokenizer:
         self._unknown_id = _unknown_id(settings, self._whole)
 
     def encode(self, texts: Sequence[str]) -> TokenIds:
-        """Return token ids with special tokens, truncated to ``max_tokens``."""
+        """Return token ids with special tokens, truncated to ``max_tokens``.
+
+        Raise ModelIntegrityError for a token without an embedding.
+        """
         return self._encode(texts, with_types=False)
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> TokenIds:
-        """Return token ids and segments of pairs; the longer text of a pair is truncated first."""
+        """Return token ids and segments of pairs; the longer text of a pair is truncated first.
+
+        Raise ModelIntegrityError for a token without an embedding.
+        """
         return self._encode(pairs, with_types=True)
 
     def count(self, texts: Sequence[str | tuple[str, str]]) -> npt.NDArray[np.int64]:
@@ -111,7 +122,8 @@ class TextTokenizer:
     def count_unknown(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
         """Count the tokens of each text, as ``count`` does, and its characters in unknown words: shape (n, 2).
 
-        A word is unknown if its token is, or if the vocabulary only spells its script (``tokens.scripts``).
+        A word is unknown if its token is the unknown token, or if the vocabulary only spells its script
+        (``tokens.scripts``).
         """
         counts: list[tuple[int, int]] = []
         for part in _parts(texts):
@@ -195,12 +207,24 @@ class TextTokenizer:
                 truncated.append(bool(encoding.overflowing))
                 if with_types:
                     types.append(np.array(encoding.type_ids, dtype=np.int8))
+        flat = np.concatenate(ids) if ids else np.empty(0, dtype=np.int32)
+        self._check_ids(flat)
         return TokenIds(
-            np.concatenate(ids) if ids else np.empty(0, dtype=np.int32),
+            flat,
             np.cumsum([0, *map(len, ids)], dtype=np.int64),
             np.concatenate(types) if types else None,
             np.array(truncated, dtype=np.bool_),
         )
+
+    def _check_ids(self, ids: npt.NDArray[np.int32]) -> None:
+        """Raise ModelIntegrityError for an id without an embedding; OpenVINO would compute with wrong values."""
+        highest = int(ids.max(initial=0))
+        if self._model_ids is not None and highest >= self._model_ids:
+            raise ModelIntegrityError(
+                f"{self._folder}: the tokenizer gives the id {highest} to {self._whole.id_to_token(highest)!r}, but "
+                f"the model has embeddings only for ids below {self._model_ids} (vocab_size in config.json); use "
+                "tokenizer and weights of the same model"
+            )
 
 
 def is_mostly_unknown(text: str, unknown: int) -> bool:

@@ -32,7 +32,7 @@ def work_of(item: str | tuple[str, ...], max_tokens: int) -> int:
 
 
 class TruncationCounter:
-    """Base of the classes that truncate users' texts to ``max_tokens``; ``truncated`` counts the inputs so far.
+    """Base of the classes that truncate users' texts to ``max_tokens``; ``truncated`` counts them.
 
     ``_activity``, ``_inputs`` and ``_public_name`` are the words of progress bars and logs: "Encoding", "texts",
     "Encoder". Logs name the public class for its subclasses too.

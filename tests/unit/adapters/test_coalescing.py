@@ -183,6 +183,19 @@ async def test_closing_answers_what_waits() -> None:
         await gathered(["late"])
 
 
+async def test_callers_get_the_error_if_no_thread_starts(monkeypatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    gathered = Coalescer(upper)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for call in [gathered(["a"]), gathered(["b"])]:
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                await asyncio.wait_for(call, 5)
+    assert await gathered(["a"]) == ["A"]
+
+
 def test_a_forked_process_has_a_thread_of_its_own() -> None:
     program = textwrap.dedent("""
         import asyncio, os

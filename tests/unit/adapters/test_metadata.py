@@ -69,6 +69,13 @@ def test_sets_have_one_order_and_numpys_values_are_numbers() -> None:
     assert all(type(each) in (float, int, list, str) for each in plain_metadata("d", values).values())
 
 
+def test_moments_in_nanoseconds_are_text() -> None:
+    at = np.datetime64("2024-05-01T10:30:00.123456789")
+    values = {"moment": at, "moments": np.array([at, "NaT"], dtype="datetime64[ns]")}
+    said = "2024-05-01T10:30:00.123456"
+    assert plain_metadata("d", values) == {"moment": said, "moments": [said, None]}
+
+
 def _itself() -> list[Any]:
     values: list[Any] = []
     values.append(values)

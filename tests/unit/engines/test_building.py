@@ -119,13 +119,21 @@ def test_missing_and_misshapen_tensors_are_named(tiny_copy):
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("num_attention_heads", 0), ("num_hidden_layers", "two"), ("num_attention_heads", 5)]
+    ("key", "value"),
+    [
+        ("num_attention_heads", 0),
+        ("num_hidden_layers", "two"),
+        ("num_attention_heads", 5),
+        ("layer_norm_eps", "small"),
+        ("layer_norm_eps", -1),
+    ],
 )
 def test_settings_that_make_no_sense_are_named(tiny_copy, key, value):
     config = json.loads((tiny_copy / "config.json").read_text())
     (tiny_copy / "config.json").write_text(json.dumps(config | {key: value}))
     with pytest.raises(
-        ModelIntegrityError, match=r"config\.json: .*(number of (heads|layers)|not divisible by the 5 heads)"
+        ModelIntegrityError,
+        match=r"config\.json: .*(number of (heads|layers)|not divisible by the 5 heads|layer_norm_eps is)",
     ):
         Encoder(tiny_copy, engine="openvino").encode("fox")
 

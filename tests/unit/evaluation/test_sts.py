@@ -47,6 +47,12 @@ def test_correlations_are_those_of_the_definitions():
     assert pearson(np.ones(4), gold) == 0
 
 
+def test_numbers_that_are_not_finite_are_refused():
+    for measure in (spearman, pearson):
+        with pytest.raises(InputError, match="gold: expected finite numbers, got nan"):
+            measure([1, 2, 3], [1, 2, float("nan")])
+
+
 def test_worked_example(write, table_model):
     data = load_sts(write("compass/test.tsv", HEADER + ROWS))
     model = table_model(PLANE)

@@ -231,6 +231,8 @@ def test_int8_storage_of_cut_vectors(source, tmp_path):
 
 
 def test_dims_that_a_model_has_not(source, tiny_cross_encoder, tmp_path):
+    with pytest.raises(ConfigurationError, match="dims: expected a list of whole numbers, got 8"):
+        export_model(source, tmp_path / "out", calibrate=TEXTS, dims=8)
     for dims in ([0], [25], [3.0], [True]):
         with pytest.raises(ConfigurationError, match="dim must"):
             export_model(source, tmp_path / "out", calibrate=TEXTS, dims=dims)
@@ -307,7 +309,7 @@ def test_a_graph_of_other_weights_is_refused(copy, tiny_model):
         Encoder(copy)
     manifest = manifest_of(copy)
     write_manifest(copy, manifest)  # as training into this folder would
-    with pytest.raises(ModelIntegrityError, match="made of other weights or settings; export the model again"):
+    with pytest.raises(ModelIntegrityError, match="made from other weights or settings; export the model again"):
         Encoder(copy).encode("fox")
     assert Encoder(copy, engine="torch").encode("fox").shape == (24,)
     with pytest.raises(ConfigurationError, match="int8 storage needs the value ranges of"):
@@ -338,6 +340,11 @@ def test_exports_of_other_settings_give_way(copy, source, elsewhere):
     [
         ("exports", [], "'exports' is list"),
         ("exports", {"openvino-int8": 3}, "entry of the export 'openvino-int8' is malformed"),
+        (
+            "exports",
+            {"openvino-int8": {"quality": {}, "passed": True, "weight_bits": "8"}},
+            "entry of the export 'openvino-int8' is malformed",
+        ),
         ("exports", {"openvino-int8": {"quality": {}, "passed": True, "graph": "../graph.xml"}}, "leaves the model"),
         ("exports", {"openvino-int8": {"quality": {}, "passed": True, "graph": "openvino/no.xml"}}, "missing, though"),
         ("ranges", "wide", "'ranges' is str"),
@@ -354,6 +361,21 @@ def test_ranges_that_make_no_sense(copy, change):
     change_manifest(copy, lambda manifest: manifest["ranges"].update(change))
     with pytest.raises(ModelIntegrityError, match="ranges of the vectors are malformed"):
         Encoder(copy)
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (5, "output must be a path, got 5"),
+        ("", "output is an empty text"),
+        ("a\0b", "output has a NUL character"),
+        ("x" * 300, "x: cannot be written: File name too long"),
+    ],
+)
+def test_outputs_that_no_file_can_have(source, tmp_path, monkeypatch, output, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError, match=message):
+        export_model(source, output)
 
 
 def test_calls_that_cannot_work(source, tmp_path):

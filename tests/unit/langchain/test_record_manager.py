@@ -106,6 +106,8 @@ def test_keys_are_listed_by_time_and_group(manager, store) -> None:
     assert manager.list_keys(after=between) == ["k2"]
     assert manager.list_keys(group_ids=["a"]) == ["k1"]
     assert manager.list_keys(group_ids=[]) == []
+    with pytest.raises(ConfigurationError, match="group_ids: expected a list of group ids, got one text"):
+        manager.list_keys(group_ids="a")
     assert sorted(manager.list_keys()) == ["k1", "k2"]
     assert len(manager.list_keys(limit=1)) == 1
     assert len(manager.list_keys(limit=0)) == 2, "no limit, as in LangChain's own record managers"
@@ -117,7 +119,7 @@ def test_keys_are_listed_by_time_and_group(manager, store) -> None:
 
 
 def test_impossible_updates_are_refused(manager) -> None:
-    with pytest.raises(ConfigurationError, match="2 keys"):
+    with pytest.raises(ConfigurationError, match="one item for each of the 2 keys, got 1"):
         manager.update(["a", "b"], group_ids=["x"])
     with pytest.raises(ConfigurationError, match="clock"):
         manager.update(["a"], time_at_least=time.time() + 60)

@@ -10,7 +10,7 @@ from sentence_transformers import CrossEncoder
 from handbook import CANDIDATES, QUESTION
 from langchain_twinvec import TwinvecCrossEncoder, TwinvecReranker, TwinvecRetriever
 from twinvec import CrossEncoderReranker, Hit, MemoryIndex
-from twinvec.errors import DocumentError, ModelNotFoundError, TextError
+from twinvec.errors import ConfigurationError, DocumentError, ModelNotFoundError, TextError
 
 
 @pytest.fixture
@@ -66,6 +66,8 @@ def test_a_model_is_opened_by_name(tiny_cross_encoder, documents) -> None:
 def test_bad_settings_and_texts_are_named(maxsim, documents, tmp_path) -> None:
     with pytest.raises(ValidationError, match="top_n"):
         TwinvecReranker(reranker=maxsim, top_n=0)
+    with pytest.raises((ConfigurationError, ValidationError), match=r"reranker: expected a reranker, .*, got 3"):
+        TwinvecReranker(reranker=3)
     with pytest.raises(ModelNotFoundError, match="nowhere"):
         TwinvecReranker(model=str(tmp_path / "nowhere"))
     with pytest.raises(TextError):

@@ -78,6 +78,8 @@ def test_nothing_in_gives_nothing_and_bad_settings_are_named(maxsim, nodes, tmp_
         TwinvecRerank(reranker=maxsim).postprocess_nodes(nodes)
     with pytest.raises(ValidationError, match="top_n"):
         TwinvecRerank(0, reranker=maxsim)
+    with pytest.raises(ConfigurationError, match=r"reranker: expected a reranker, .*, got 3"):
+        TwinvecRerank(reranker=3)
     with pytest.raises(ModelNotFoundError, match="nowhere"):
         TwinvecRerank(model=str(tmp_path / "nowhere"))
 

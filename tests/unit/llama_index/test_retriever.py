@@ -129,6 +129,8 @@ def test_a_vector_store_and_other_objects_are_no_retrievers(tmp_path) -> None:
             TwinvecRetriever(store)
         with pytest.raises(ConfigurationError, match="got str"):
             TwinvecRetriever("handbook")
+        with pytest.raises(ConfigurationError, match="candidates must be a whole number from 1 to"):
+            TwinvecRetriever(collection, candidates=0)
         with pytest.raises(ConfigurationError, match="mode 'fuzzy'"):
             TwinvecRetriever(collection, search_options={"mode": "fuzzy"})
         assert TwinvecRetriever(store.client).retrieve("nothing") == []

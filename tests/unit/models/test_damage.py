@@ -142,6 +142,26 @@ def test_values_that_were_errors_of_python(tiny_copy, name, key, value):
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_hidden_layers": "four"},
+        {"global_attn_every_n_layers": 0},
+        {"layer_types": 5},
+        {"rope_parameters": 5},
+        {"rope_parameters": {"full_attention": {}}},
+        {"global_rope_theta": None},
+    ],
+)
+def test_malformed_attention_of_modernbert(tiny_model, tmp_path, changes):
+    folder = shutil.copytree(tiny_model("modernbert"), tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text()) | {"layer_types": None, "rope_parameters": None}
+    (folder / "config.json").write_text(json.dumps(config | changes))
+    with pytest.raises(ModelError, match=r"config\.json: the settings of attention are malformed: ") as raised:
+        Encoder(folder)
+    assert str(folder) in str(raised.value)
+
+
+@pytest.mark.parametrize(
     ("name", "key", "value"),
     [
         ("config.json", "architectures", 3),

@@ -102,6 +102,11 @@ def test_what_the_system_refuses_as_a_path(name, reason):
         find_model(name)
 
 
+def test_a_cache_folder_is_a_path():
+    with pytest.raises(ConfigurationError, match="cache_folder must be a path, got 3"):
+        find_model("org/name", 3)
+
+
 def test_a_file_is_no_model(tiny_copy):
     with pytest.raises(ModelNotFoundError, match="is a file"):
         find_model(tiny_copy / "config.json")
@@ -266,6 +271,14 @@ def test_a_manifest_notices_a_change(tiny_copy, refused):
     data[-1] ^= 1
     path.write_bytes(data)
     refused(f"2_Dense/{WEIGHTS}", "changed or damaged .its sha256 is [0-9a-f]{64}, .*twinvec.json records")
+
+
+def test_a_manifest_names_a_file_that_cannot_be_read(tiny_copy, refused):
+    (tiny_copy / "graph.xml").write_text("")
+    write_manifest(tiny_copy, {}, [tiny_copy / "graph.xml"])
+    (tiny_copy / "graph.xml").unlink()
+    (tiny_copy / "graph.xml").symlink_to("/proc/self/mem")  # can be opened, but not read
+    refused("graph.xml", "graph.xml: cannot be read: Input/output error")
 
 
 def test_a_manifest_notices_a_file_that_is_gone(tiny_copy, refused):

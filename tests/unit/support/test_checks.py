@@ -10,6 +10,8 @@ import pytest
 from twinvec.errors import ConfigurationError
 from twinvec.support.checks import (
     check_choice,
+    check_free,
+    check_input_file,
     check_methods,
     check_output_file,
     check_output_folder,
@@ -32,6 +34,24 @@ def test_choices(choices):
         with pytest.raises(ConfigurationError) as raised:
             check_choice(value, choices, "color")
         assert str(raised.value) == f"color {value!r} is not one of red, green"
+
+
+@pytest.mark.parametrize("check", [check_input_file, check_output_file, check_free])
+def test_a_name_that_is_too_long_is_named(tmp_path, check):
+    with pytest.raises(ConfigurationError, match=r"x: cannot be looked up: File name too long$"):
+        check(tmp_path / ("x" * 300))
+
+
+def test_an_error_shows_only_the_ends_of_a_long_value():
+    for refuse in (
+        lambda value: check_choice(value, Color, "color"),
+        lambda value: integer(value, "limit"),
+        lambda value: string(f"{value}\ud800", "name"),
+        lambda value: check_methods(value, ("search",), "retriever", "a retriever"),
+    ):
+        with pytest.raises(ConfigurationError, match=r"'x{199}\.\.\.") as raised:
+            refuse("x" * 1_000_000)
+        assert len(str(raised.value)) < 500
 
 
 def test_none_can_be_a_choice():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from twinvec.errors import InputError
-from twinvec.support.lines import MAX_LINE_BYTES, read_lines, read_texts
+from twinvec.support.lines import MAX_LINE_BYTES, parse_object, read_lines, read_texts, text_field
 
 
 def test_a_device_and_a_named_pipe_are_refused_because_they_may_never_end(tmp_path):
@@ -27,6 +27,17 @@ def test_a_pipe_that_the_process_has_open_is_read():
         file.write(b"tea\nmilk")
         file.close()
         assert list(read_lines(Path(f"/dev/fd/{reading}"))) == ["tea\n", "milk"]
+
+
+def test_a_repeated_key_is_found_among_many():
+    keys = ",".join(f'"{number}": 1' for number in range(200_000))
+    with pytest.raises(InputError, match=r"^line 1: the key '199999' comes twice in an object; remove one of the two$"):
+        parse_object(f'{{{keys}, "199999": 2}}', "line 1")
+
+
+def test_an_object_without_keys_has_no_text():
+    with pytest.raises(InputError, match=r"^a\.jsonl:1: the object has no keys$"):
+        text_field({}, "text", "a.jsonl:1")
 
 
 def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(tmp_path):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import models
+from twinvec import Encoder
 from twinvec.errors import ModelIntegrityError, UnsupportedModelError
 from twinvec.models.finding import find_model
 from twinvec.tokens.tokenizer import TextTokenizer, TokenIds
@@ -86,6 +87,18 @@ def test_characters_of_unknown_tokens_are_counted(folder, monkeypatch):
     assert found[-1, 1] == (0 if of_bytes else len("ราคา"))
     assert lacks[:3] == [False] * 3
     assert TextTokenizer(folder, 5).count_unknown([]).shape == (0, 2)
+
+
+@pytest.mark.parametrize("engine", ["torch", "openvino", "onnx"])
+def test_a_token_without_an_embedding_is_refused(tiny_copy, engine):
+    tokenizer = json.loads((tiny_copy / "tokenizer.json").read_text())
+    size = json.loads((tiny_copy / "config.json").read_text())["vocab_size"]
+    tokenizer["added_tokens"].append({**tokenizer["added_tokens"][-1], "id": size, "content": "foxy", "special": False})
+    (tiny_copy / "tokenizer.json").write_text(json.dumps(tokenizer))
+    encoder = Encoder(tiny_copy, engine=engine)
+    assert encoder.encode("fox").any()
+    with pytest.raises(ModelIntegrityError, match=rf"gives the id {size} to 'foxy', but .* below {size} "):
+        encoder.encode(["fox", "foxy"])
 
 
 def test_words_that_are_split_are_counted(default_tokenizer):

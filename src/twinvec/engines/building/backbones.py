@@ -106,9 +106,12 @@ class Backbone:
         for name in ("hidden", "heads", "layers", "inner"):
             if not isinstance(settings[name], int) or isinstance(settings[name], bool) or settings[name] < 1:
                 raise ModelIntegrityError(f"{path}: the number of {name} is {settings[name]!r}, expected at least 1")
+        epsilon = settings["epsilon"]
+        if not isinstance(epsilon, (int, float)) or not epsilon >= 0:
+            raise ModelIntegrityError(f"{path}: layer_norm_eps is {epsilon!r}, expected a number of at least 0")
         self._hidden, self._heads = settings["hidden"], settings["heads"]
         self._layers, self._inner = settings["layers"], settings["inner"]
-        self._activation, self._epsilon = ACTIVATIONS[settings["activation"]], float(settings["epsilon"])
+        self._activation, self._epsilon = ACTIVATIONS[settings["activation"]], float(epsilon)
         self._pad_id = settings["pad"]
         if self._hidden % self._heads:
             raise ModelIntegrityError(

@@ -1,7 +1,7 @@
-"""The operations that networks are described in, and names of activations.
+"""The operations with which networks are described, and the names of activations.
 
-A node is a tensor of a graph, of float32 or int64 numbers; its type is the implementation's own. Operations on two
-nodes broadcast as NumPy does. Legend: B texts, T tokens (padded), D dimension, H heads.
+A node is a float32 or int64 tensor of a graph. Each implementation has its own type of node. Operations on two nodes
+broadcast as NumPy does. Legend: B texts, T tokens (padded), D dimension, H heads.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Operations(Protocol):
         """0, 1, ... up to T - 1: (T,)."""
 
     def running_sum(self, node: Node) -> Node:
-        """Sums of the values so far along axis 1."""
+        """Cumulative sums along axis 1."""
 
     def sum(self, node: Node, axis: int, *, keep: bool = False) -> Node: ...
 

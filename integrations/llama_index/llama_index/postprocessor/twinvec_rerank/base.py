@@ -17,7 +17,7 @@ from twinvec.engines.select import check_device
 from twinvec.errors import ConfigurationError
 from twinvec.rerankers.open import open_reranker
 from twinvec.retrieval.base import Reranker
-from twinvec.support.checks import check_settings
+from twinvec.support.checks import check_methods, check_settings
 
 dispatcher = get_dispatcher(__name__)
 
@@ -42,6 +42,7 @@ class TwinvecRerank(BaseNodePostprocessor):
         reranker: An open reranker, instead of ``model``.
 
     Raises:
+        ConfigurationError: the device, the encoder or the reranker is invalid.
         ModelError: the model is not found, damaged or not supported.
     """
 
@@ -67,6 +68,8 @@ class TwinvecRerank(BaseNodePostprocessor):
     ) -> None:
         check_device(device)
         check_settings(encoder, Encoder, "encoder")
+        if reranker is not None:
+            check_methods(reranker, ("rerank",), "reranker", "a reranker, such as MaxSimReranker(...)")
         settings: dict[str, Any] = {
             "model": model if reranker is None else getattr(reranker, "name", type(reranker).__name__),
             "top_n": top_n,

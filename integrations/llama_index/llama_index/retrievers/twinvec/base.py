@@ -66,6 +66,7 @@ class TwinvecRetriever(BaseRetriever):
     ) -> None:
         super().__init__(callback_manager=callback_manager, objects=objects, verbose=verbose)
         check_limit(similarity_top_k, "similarity_top_k")
+        check_limit(candidates, "candidates")
         _check_retriever(retriever)
         options = {} if search_options is None else mapping(search_options, "search_options")
         self._search = retriever if reranker is None else RetrieveRerank(retriever, reranker, candidates)

@@ -361,7 +361,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         limit = _limit(query)
         conditions = self._conditions(query) if qdrant_filters is None else as_filter(qdrant_filters)
         if _is_blank(query):
-            # an empty query finds nothing, but its tenant is checked
+            # this search finds nothing, but checks that the conditions name a tenant
             self._collection.search("", limit, "sparse", conditions, passages=False)
             return filtered(self._collection, conditions, limit)
         if mode in _SPARSE:
@@ -469,7 +469,10 @@ def _candidates(limit: int, factor: float | None, count: int | None) -> int:
 
 
 def _limit(query: VectorStoreQuery) -> int:
-    """Return the number of nodes to find: ``sparse_top_k`` or ``hybrid_top_k`` in such a mode, if given."""
+    """Return the number of nodes to find.
+
+    It is ``sparse_top_k`` in a sparse mode and ``hybrid_top_k`` in a hybrid mode, if given, else ``similarity_top_k``.
+    """
     check_limit(query.similarity_top_k, "similarity_top_k")
     for name, modes in (("hybrid_top_k", _HYBRID), ("sparse_top_k", _SPARSE)):
         limit = getattr(query, name)

@@ -36,8 +36,8 @@ _OPERATORS = {
 def as_filter(filters: object) -> Filter:
     """Return the twinvec filter that finds the same documents.
 
-    Filters are LlamaIndex's, a mapping in twinvec's language, or a ``qdrant_client.models.Filter``. Raise FilterError
-    if an operator is not supported or does not take the value.
+    ``filters`` is LlamaIndex's ``MetadataFilters``, a mapping as in ``twinvec.retrieval.filters``, or a
+    ``qdrant_client.models.Filter``. Raise FilterError if an operator is not supported or does not take the value.
     """
     if not isinstance(filters, MetadataFilters):
         return understood_filter(filters) or {}

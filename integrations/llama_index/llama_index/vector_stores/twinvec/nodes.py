@@ -46,7 +46,7 @@ def stored(node: BaseNode) -> Document | Failure:
 
 
 def _plain(node: BaseNode) -> BaseNode:
-    """Return the node, in which its metadata and the metadata of its related nodes are plain JSON."""
+    """Return a copy of a node; its metadata and the metadata of its related nodes are plain JSON."""
 
     def plain(metadata: dict[str, Any]) -> dict[str, Any]:
         return plain_metadata(node.node_id, metadata)
