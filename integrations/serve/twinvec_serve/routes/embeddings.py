@@ -16,7 +16,7 @@ from twinvec_serve.routes.checks import as_texts, check_sizes
 from twinvec_serve.routes.presence import WhileConnected
 from twinvec_serve.safety.keys import reads
 from twinvec_serve.services import Served, Services
-from twinvec_serve.slips import IgnoresOthersFields
+from twinvec_serve.typos import TypoCheckedRequest
 
 router = APIRouter(prefix="/v1", tags=["models"], dependencies=[Depends(reads)])
 
@@ -32,11 +32,11 @@ ANSWERS: dict[int | str, dict[str, Any]] = {**ERRORS, 200: {"headers": {TRUNCATE
 _TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 
 
-class EmbeddingsRequest(IgnoresOthersFields):
+class EmbeddingsRequest(TypoCheckedRequest):
     """Texts to embed. Unknown fields are ignored, but a misspelt known field is an error."""
 
-    alike = 0.8  # makes dimension, inputType and modle slips, but not input_text, encoding and dims
-    undecisive = frozenset(("user",))
+    alike = 0.8  # dimension, inputType and modle are typos; input_text, encoding and dims are not
+    without_effect = frozenset(("user",))
 
     input: Annotated[list[str], WithJsonSchema(_TEXTS)] = Field(
         description="One text, or a list of texts.", min_length=1, fail_fast=True
