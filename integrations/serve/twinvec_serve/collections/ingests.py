@@ -1,8 +1,8 @@
 """Ingests, one at a time in a collection. Each runs to its end, even if its client has gone.
 
-Only a stop of the server ends an ingest earlier (``give_up``): the collection is closed during the ingest, with the
-effect of a kill. A drop waits for the ingests before it; later ingests find no collection. A migration or tuning
-goes on while the ingests of its collection do; a drop ends it.
+Only a stop of the server ends an ingest earlier: it closes the collection, which has the effect of a kill. A drop waits
+for the earlier ingests of its collection; later ingests find no collection. A migration or tuning runs beside the
+ingests of its collection; a drop ends it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Ingests:
     """The ingests and deletions of a server. In one collection, they run one after the other.
 
     Args:
-        place: The place of the store, which errors do not show.
+        place: The place of the store, which errors must not show.
 
     Attributes:
-        dropped: Open collections that a drop has closed; kept as long as calls refer to them.
-        repaired: The same for repairs.
-        gone: Open collections that another program has dropped or replaced; the next request opens them again.
+        dropped: Collections that a drop has closed while calls may still use them.
+        repaired: Collections that a repair has closed while calls may still use them.
+        gone: Open collections that another program has dropped or replaced. The next request opens its successor.
     """
 
     def __init__(self, place: StorePlace) -> None:
@@ -67,7 +67,7 @@ class Ingests:
         return self._waiting[name] > 0
 
     def begin(self, opened: Collection, documents: Iterable[Any], total: int | None = None, **options: Any) -> Ingest:
-        """Begin an ingest, which goes on if its client goes away; raise Overloaded if too many ingests wait.
+        """Begin an ingest, which goes on without its client; raise Overloaded if too many ingests wait.
 
         ``documents`` and ``options`` are arguments of ``Collection.ingest``. ``total`` is the number of documents, if
         ``documents`` has no length.
@@ -90,7 +90,7 @@ class Ingests:
         work.done = self.in_turn(opened.name, called)
 
     def begin_beside(self, opened: Collection, work: Stepped, function: Callable[[], Any]) -> None:
-        """Begin a migration or tuning, during which searches and ingests go on; a collection has at most one of these.
+        """Begin a migration or tuning of a collection that has none under way; searches and ingests go on.
 
         Raise TooManyMigrations if too many collections have such work.
         """
@@ -102,11 +102,11 @@ class Ingests:
         task.add_done_callback(lambda _: self._beside.pop(opened.name))
 
     def beside(self, name: str) -> Stepped | None:
-        """Return the migration or tuning that goes on beside the ingests of a collection, or None."""
+        """Return the migration or tuning of a collection that is under way, or None."""
         return self._beside.get(name)
 
     async def ended_beside(self, name: str) -> None:
-        """Wait for the end of the work beside the ingests of a collection."""
+        """Wait until the migration or tuning of a collection, if there is one, has ended."""
         if (work := self.beside(name)) is not None:
             await asyncio.wait([work.done])
 
@@ -128,7 +128,7 @@ class Ingests:
             raise Overloaded(_RETRY_SECONDS)
         self._waiting[name] += 1
         task = self.start(self._in_turn(name, work))
-        task.add_done_callback(lambda _: self._waiting.subtract([name]))
+        task.add_done_callback(lambda _: self._leave(name))
         return task
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -148,7 +148,7 @@ class Ingests:
 
     @contextmanager
     def answering_closes(self, opened: Collection | None) -> Iterator[None]:
-        """Translate the error of a call: hide the place of the store, and tell why ``opened`` was closed meanwhile.
+        """In the block, hide the place of the store in errors, and raise an error that says why ``opened`` was closed.
 
         Raise CollectionNotFoundError if the collection is dropped, StoreBusyError if it is repaired, and
         ServerStopsError if the server ends. Note a collection that another program has dropped or replaced in
@@ -185,6 +185,12 @@ class Ingests:
         async with self._turns.setdefault(name, asyncio.Lock()):
             return await work()
 
+    def _leave(self, name: str) -> None:
+        self._waiting[name] -= 1
+        if not self._waiting[name]:
+            del self._waiting[name]
+            self._turns.pop(name, None)
+
     async def _called(self, opened: Collection, function: Callable[[], T], threads: CapacityLimiter | None = None) -> T:
         with self.answering_closes(opened):
             return await to_thread.run_sync(function, limiter=threads or self._threads)
@@ -196,7 +202,7 @@ class Ingests:
 
 
 class Bridge(Iterator[T]):
-    """An iterator in a thread over the items of an asynchronous iterator of pages; a page is fetched when needed.
+    """An iterator for a thread over the items of asynchronous pages; it fetches a page when it needs one.
 
     ``given_up`` ends the wait for a page with ServerStopsError.
     """
@@ -229,7 +235,7 @@ class Bridge(Iterator[T]):
 
 
 class _Sized:
-    """The documents of an ingest, with their number if it is known. Iterating notes the document read last."""
+    """The documents of an ingest, with their number if it is known; records which document was read last."""
 
     def __init__(self, documents: Iterable[Any], ingest: Ingest) -> None:
         self._documents = documents
