@@ -57,7 +57,7 @@ OneCollection = Annotated[
 
 
 def understood(tool: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Turn errors of a tool into messages for the language model; the log has the server's own errors."""
+    """Wrap a tool so that its errors become messages for the language model; the log has the server's own errors."""
 
     @wraps(tool)
     async def run(*args: P.args, **options: P.kwargs) -> T:
@@ -79,7 +79,7 @@ class _Failures:
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
-        """End the ``with`` block at an error of this collection, and note the error."""
+        """In the block, note an error of this collection instead of raising it."""
         try:
             yield
         except (TwinvecError, RequestError) as error:
@@ -331,7 +331,7 @@ def _described(info: dict[str, Any]) -> CollectionInfo:
 
 
 def _keep_better(best: dict[tuple[str, str], tuple[int, CollectionHit]], rank: int, found: CollectionHit) -> None:
-    """Keep, for each document, the most relevant hit of all phrasings, with the best rank of the document's hits."""
+    """Keep the more relevant one of two hits of a document, and the better one of their ranks."""
     key = found.collection, found.hit.id
     first, known = best.get(key, (rank, found))
     is_better = (found.hit.relevance or 0.0) > (known.hit.relevance or 0.0)
@@ -356,7 +356,7 @@ def _found(name: str, hit: Hit, text: str, place: str, described: str | None) ->
 def _text(name: str, document: Document, wanted: Stretch, chars: int, described: str | None = None) -> DocumentText:
     """Return the ``wanted`` part of a document, cut at ``chars`` characters.
 
-    Raise ToolError if the document has no such lines.
+    Raise ToolError if the document lacks the wanted lines.
     """
     lines = document.text.split("\n")
     first, last, char = wanted.first or 1, wanted.last or len(lines), wanted.char or 1
@@ -392,5 +392,5 @@ def _size(document: DocumentText) -> int:
 
 
 def _excess(identity: str) -> int:
-    """Return the characters of an id that count as text."""
+    """Return by how many characters an id exceeds ``_ID_CHARS``; these count as text."""
     return max(len(identity) - _ID_CHARS, 0)

@@ -1,8 +1,8 @@
-"""Maintenance that clients request: migrations, tuning, rebuilds of indexes. Each goes on if its client goes away.
+"""Maintenance that clients request: migrations, tuning, repairs, rebuilds of indexes. It goes on without its client.
 
-Searches and ingests go on during a migration or tuning. A collection has at most one of these at a time. A drop of the
-collection ends it; ``drop_others`` ends a migration. A rebuild of the indexes waits for the ingests before it, and
-later ingests wait for the rebuild.
+During a migration or tuning, searches and ingests go on. A collection has at most one migration or tuning at a time; a
+drop of the collection ends both, and ``drop_others`` ends a migration. A rebuild of the indexes waits for the earlier
+ingests, and later ingests wait for the rebuild.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class Maintenance:
         return work
 
     async def tune(self, name: str, data: BeirSet | None, measure: str) -> Tuning:
-        """Begin to choose search settings by judged queries, or by passages of documents (None); errors as above."""
+        """Begin to choose search settings by judged queries, or, if ``data`` is None, by passages of documents.
+
+        Raise CollectionNotFoundError, RequestError and TooManyMigrations as ``migrate`` does.
+        """
         opened = await self._collections.open(name)
         self._check_nothing_beside(name)
         work = Tuning()
@@ -50,7 +53,7 @@ class Maintenance:
         return work
 
     async def drop_others(self, name: str) -> list[str]:
-        """Do what ``Collection.drop_others`` does; a migration that is under way is given up, and ends with an error.
+        """Do what ``Collection.drop_others`` does. A migration that is under way ends with an error.
 
         Raise CollectionNotFoundError if there is no such collection.
         """
@@ -68,7 +71,10 @@ class Maintenance:
         return work
 
     async def repair(self, name: str) -> Work[VerifyReport]:
-        """Begin to repair a collection; errors are those of ``OpenCollections.repair``, and RequestError as above."""
+        """Begin to repair a collection; raise errors as ``OpenCollections.repair`` does.
+
+        Raise RequestError (409) while the collection is migrated or tuned.
+        """
         self._check_nothing_beside(name)
         return await self._collections.repair(name)
 

@@ -40,7 +40,7 @@ class Work(Generic[T]):
 
     @property
     def so_far(self) -> dict[str, Any]:
-        """Fields that the last event has besides the error if the work fails."""
+        """The fields of the last event besides ``error``, if the work fails."""
         return {}
 
 
@@ -81,7 +81,10 @@ class Ingest(Work[IngestReport]):
 
 @dataclass
 class Stepped(Work[Any]):
-    """Work beside the ingests. In the ``step``, such as "measuring", ``finished`` of ``total`` are done."""
+    """Work that runs beside the ingests. ``step`` is its present step, such as "measuring".
+
+    In the step, ``finished`` of ``total`` queries or chunks (``unit``) are done.
+    """
 
     step: str | None = field(default=None, kw_only=True)
     finished: int = field(default=0, kw_only=True)
@@ -94,13 +97,13 @@ class Stepped(Work[Any]):
 
     @property
     def state(self) -> str:
-        """How far the work is, in parentheses after a blank; "" before the first step."""
+        """How far the work is, such as " (measuring: 3 of 20 queries)"; "" before the first step."""
         return "" if self.total is None else f" ({self.step}: {self.finished:,} of {self.total:,} {self.unit})"
 
 
 @dataclass
 class Tuning(Stepped):
-    """One choice of search settings; ``warnings`` are those about the judged queries."""
+    """A choice of search settings. ``warnings`` are about the judged queries."""
 
     warnings: list[str] = field(default_factory=list, kw_only=True)
     unit = "queries"
@@ -127,7 +130,7 @@ class Tuning(Stepped):
 
 @dataclass
 class Migrating(Stepped):
-    """One migration. The step is "measuring" or "migrating"; ``given_up`` says whether a client has ended it."""
+    """A migration. Its steps are "measuring" and "migrating"; ``given_up`` says whether a client has ended it."""
 
     model: str
     given_up: bool = False
