@@ -25,8 +25,8 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     404: {"model": ErrorAnswer, "description": "No model has the name; the message lists the existing names."},
     429: {"model": ErrorAnswer, "description": "The queue is full; Retry-After says when to try again."},
 }
-_TOLD = {"schema": {"type": "integer"}, "description": "Number of texts that the model has not read to the end."}
-ANSWERS: dict[int | str, dict[str, Any]] = {**ERRORS, 200: {"headers": {TRUNCATED: _TOLD}}}
+_TRUNCATED = {"schema": {"type": "integer"}, "description": "Number of texts that were truncated."}
+ANSWERS: dict[int | str, dict[str, Any]] = {**ERRORS, 200: {"headers": {TRUNCATED: _TRUNCATED}}}
 """The answers of routes that call a model: their errors, and the header that counts truncated texts."""
 
 _TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
@@ -149,7 +149,7 @@ def _described(served: Services, name: str) -> ServedModel:
 
 
 def _written(name: str, encoded: Encoded, as_base64: bool) -> bytes:
-    """Return the JSON of an ``EmbeddingsAnswer``; numbers are the shortest that give the same float32 again."""
+    """Return the JSON of an ``EmbeddingsAnswer``. Numbers have the fewest digits that keep the float32."""
     vectors_ND = encoded.vectors_ND
     rows = [base64.b64encode(row_D).decode() for row_D in vectors_ND.astype("<f4")] if as_base64 else list(vectors_ND)
     answer = {

@@ -1,6 +1,6 @@
 """The routes of reranking, compatible with the APIs of Cohere and Jina.
 
-One form serves both APIs: the answer has the fields of both, and unknown fields of requests are ignored.
+One request model serves both APIs: unknown fields are ignored, and the answer has the fields of both APIs.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _returned(document: str | dict[str, Any], index: int) -> dict[str, Any]:
     if isinstance(document, str):
         return {"text": document}
     try:
-        to_json([[[document]]]).decode()  # nests the document as deeply as the answer does
+        to_json([[[document]]]).decode()  # as deeply nested as in the answer
     except ValueError:
         raise RequestError(
             f"documents: document {index} cannot be returned: it has a lone surrogate, or is nested too deeply; "
