@@ -65,7 +65,7 @@ def blocks(
 
 @contextmanager
 def raising_causes(dataset: Dataset) -> Iterator[None]:
-    """In the ``with`` block, raise errors of the dataset's steps without Ray's wrapping."""
+    """In the block, raise the original error of a step of the dataset, without the error that Ray wraps around it."""
     context = dataset.context
     wrapping, context.raise_original_map_exception = context.raise_original_map_exception, True
     try:
@@ -95,11 +95,11 @@ def fold(
     tables are merged at the end. Errors are those of ``compare`` and ``merge``.
 
     Args:
-        held: The held blocks: for each a reference, then further arguments of ``compare`` and ``merge``.
+        held: A tuple for each held block: its reference, then further arguments of ``compare`` and ``merge``.
         stream: Blocks from ``blocks``.
         compare: Function that takes a block of the stream, a held block and the further arguments; returns a table.
-        merge: Function that takes a list of such tables of one held block, and the further arguments; returns one
-            table.
+        merge: Function that takes a list of tables of ``compare`` for one held block, and the further arguments;
+            returns one table.
     """
     lanes = ceil(plan().most / len(held))
     tables: list[list[Any]] = [[None] * lanes for _ in held]

@@ -120,8 +120,8 @@ def check_dataset(value: object, what: str) -> None:
 def connected(address: str | None = AUTOMATIC) -> Iterator[None]:
     """Connect this process to a cluster until the end of the block, unless it is connected already.
 
-    A cluster that is started here ends with the block. Raise ConfigurationError if the address is invalid or no cluster
-    answers there, and EngineError if a cluster of this process does not start, as on a machine that is too busy.
+    A cluster that this function starts ends with the block. Raise ConfigurationError if the address is invalid or no
+    cluster answers there, and EngineError if a new cluster does not start, for example on a machine that is too busy.
     """
     if ray.is_initialized():
         yield

@@ -39,7 +39,7 @@ def encode(
     batch_rows: int = BATCH_ROWS,
     **options: Any,
 ) -> Dataset:
-    """Return the dataset with a column of vectors, which equal those of ``Encoder.encode``.
+    """Return the dataset with a new column of vectors, which are equal to the vectors of ``Encoder.encode``.
 
     Args:
         dataset: Any Ray dataset; rows are computed when the result is read.

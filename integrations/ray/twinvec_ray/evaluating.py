@@ -36,7 +36,7 @@ def evaluate(
     resamples: int = RESAMPLES,
     name: str = "nearest",
 ) -> IrResult:
-    """Evaluate the results of ``nearest``; the figures are those of ``twinvec evaluate`` for the same vectors.
+    """Evaluate the results of ``nearest``. ``twinvec evaluate`` gives the same figures for the same vectors.
 
     Args:
         found: The result of ``nearest``, with a limit above the largest k of the measures, because a query's own

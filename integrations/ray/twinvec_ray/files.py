@@ -139,7 +139,7 @@ def check_output(output: str) -> None:
 def write(dataset: Dataset, output: str | Path) -> None:
     """Compute the dataset, and write it to a folder. A local folder replaces an older one when it is complete.
 
-    A folder at a URL must not exist before. It is complete when this function returns.
+    A folder at a URL must not exist yet, and is complete when this function returns.
 
     Raises:
         ConfigurationError: as for ``check_output``; ``dataset`` is not a Ray dataset, another process is writing to the

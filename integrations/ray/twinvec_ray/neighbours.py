@@ -191,7 +191,7 @@ def merged(tables: list[pa.Table], limit: int) -> pa.Table:
 
 
 def _rows(queries: Any, ids: pa.Array, scores_QK: FloatArray) -> pa.Table:
-    """Return the table of ``nearest``; ``ids`` are those of the scores, row by row."""
+    """Return the table of ``nearest``; ``ids`` has one id for each score, row by row."""
     ends = pa.array(np.arange(len(scores_QK) + 1, dtype=np.int64) * scores_QK.shape[1])
     return pa.table(
         {

@@ -85,13 +85,13 @@ class Overloaded(RequestError):  # noqa: N818 - the state of the server, not a f
         )
 
 
-class TooManyMigrations(RequestError):  # noqa: N818 - as above
+class TooManyMigrations(RequestError):  # noqa: N818 - the state of the server, not a fault
     """Too many collections are being migrated or tuned: 429; the message lists their names."""
 
     def __init__(self, names: Sequence[str], retry_after: float) -> None:
         super().__init__(
-            f"only {len(names)} collections are migrated or tuned at a time, now {' and '.join(map(repr, names))}; try "
-            "again once one of them is done",
+            f"at most {len(names)} collections are migrated or tuned at a time, and {' and '.join(map(repr, names))} "
+            "are under way; try again when one of them is done",
             code="too_many_migrations",
             status=429,
             headers={"Retry-After": str(math.ceil(retry_after))},
@@ -148,7 +148,7 @@ _KNOWN = {
 Other errors concern the server's own files and models; the log has their messages, or their tracebacks.
 """
 
-_UNLOADED = (ModelNotFoundError, ModelIntegrityError, UnsupportedModelError)
+_MODEL_ERRORS = (ModelNotFoundError, ModelIntegrityError, UnsupportedModelError)
 """Errors about a model of the server. Their messages have no text of a request, so the log may have them."""
 
 _CODES = {HTTPStatus.BAD_REQUEST: "invalid_request", HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body_too_large"}
@@ -227,7 +227,7 @@ def as_request_error(error: Exception) -> RequestError | None:
         return _http_error(error)
     if isinstance(error, ClientDisconnect):
         return ClientGoneError()
-    if isinstance(error, _UNLOADED):
+    if isinstance(error, _MODEL_ERRORS):
         with_log_message(error, str(error))
         return RequestError("a model cannot be loaded; the server's log says why", code="model_failed", status=500)
     for kind, (status, code) in _KNOWN.items():

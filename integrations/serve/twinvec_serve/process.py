@@ -40,7 +40,7 @@ except ImportError:  # Windows has no such limit
 
 _TERMINAL = "/dev/tty"
 _KEEP_ALIVE_SECONDS = 75  # longer than the 60 s of most proxies, so that they never use a closed connection
-_WAITING = 2048  # largest number of connections that wait until the server accepts them
+_BACKLOG = 2048  # largest number of connections that wait until the server accepts them
 
 logger = logging.getLogger(__name__)
 
@@ -112,13 +112,13 @@ def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
                 if family == socket.AF_INET6:
                     each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 each.bind(address)
-                each.listen(_WAITING)
+                each.listen(_BACKLOG)
         except OSError as error:
-            raise ConfigurationError(_why_not(error, host, port)) from error
+            raise ConfigurationError(_listen_failure(error, host, port)) from error
         yield sockets
 
 
-def _why_not(error: OSError, host: str, port: int) -> str:
+def _listen_failure(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
             f"another process listens at port {port} of {host}: choose another port with --port, or stop that process"
@@ -179,7 +179,7 @@ def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        backlog=_WAITING,
+        backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=round(settings.stop_seconds) + LAST_ANSWERS_SECONDS,
         ssl_certfile=settings.tls_cert,

@@ -24,7 +24,7 @@ from twinvec.retrieval.documents import Document
 from twinvec_qdrant import Collection, CollectionHit, best_first
 from twinvec_serve.agents.library import Shelf
 from twinvec_serve.agents.results import CollectionInfo, Collections, Documents, DocumentText, Found, Search, SourceInfo
-from twinvec_serve.agents.texts import Stretch, cut_text, lines_of, metadata_of, parse_place, passage_of, place_of
+from twinvec_serve.agents.texts import LineRange, cut_text, lines_of, metadata_of, parse_place, passage_of, place_of
 from twinvec_serve.errors import RequestError, error_for_client
 
 P = ParamSpec("P")
@@ -56,7 +56,7 @@ OneCollection = Annotated[
 ]
 
 
-def understood(tool: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+def with_readable_errors(tool: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Wrap a tool so that its errors become messages for the language model; the log has the server's own errors."""
 
     @wraps(tool)
@@ -243,8 +243,8 @@ class Tools:
                         if place is not None and each.id == place.id and from_line is None and to_line is None:
                             from_line, to_line = place.first, place.last
                         described = await asyncio.to_thread(opened.described, [each.id])
-                        stretch = Stretch(from_line, to_line, from_char)
-                        return _text(name, each, stretch, MAX_CHARS, described.get(each.id))
+                        lines = LineRange(from_line, to_line, from_char)
+                        return _text(name, each, lines, MAX_CHARS, described.get(each.id))
                     nearest += await asyncio.to_thread(opened.nearest_ids, wanted[-1], _SUGGESTIONS)
         failures.raise_if_all(names)
         where = f"the collection {collection!r}" if collection is not None else "the collections"
@@ -308,7 +308,7 @@ async def _add_fitting(found: Documents, opened: Collection, pattern: str, max_c
                 found.left_out.append(fitting)
             continue
         for each in await opened.aget([fitting]):
-            found.documents.append(_text(opened.name, each, Stretch(), max(left - _excess(fitting), 1)))
+            found.documents.append(_text(opened.name, each, LineRange(), max(left - _excess(fitting), 1)))
             left -= _size(found.documents[-1])
 
 
@@ -353,7 +353,7 @@ def _found(name: str, hit: Hit, text: str, place: str, described: str | None) ->
     )
 
 
-def _text(name: str, document: Document, wanted: Stretch, chars: int, described: str | None = None) -> DocumentText:
+def _text(name: str, document: Document, wanted: LineRange, chars: int, described: str | None = None) -> DocumentText:
     """Return the ``wanted`` part of a document, cut at ``chars`` characters.
 
     Raise ToolError if the document lacks the wanted lines.

@@ -70,7 +70,7 @@ class Backups:
 
     async def _restored(self, name: str, pieces: Iterator[bytes]) -> Backup:
         try:
-            with self._collections.ingests.answering_closes(None):
+            with self._collections.ingests.explaining_errors(None):
                 received = await to_thread.run_sync(ReceivedBackup, pieces, self._path, limiter=self._receiving)
             try:
                 return await self._collections.restored(name, received.restore)
@@ -89,7 +89,7 @@ class Backups:
         self._number += 1
 
     async def _made(self, name: str) -> TemporaryBackup:
-        async with self._collections.kept(name):
+        async with self._collections.not_dropped(name):
             return await self._collections.run(TemporaryBackup, name, self._path)
 
     async def _pieces(self, packed: Iterator[bytes]) -> AsyncIterator[bytes]:

@@ -21,13 +21,13 @@ from anyio import CapacityLimiter, to_thread
 from twinvec.errors import CollectionNotFoundError, StoreBusyError, StoreError, StoreUnavailableError, TwinvecError
 from twinvec_qdrant import Collection, CollectionGoneError, RootElsewhere
 from twinvec_serve.collections.store_place import StorePlace
-from twinvec_serve.collections.work import Ingest, Stepped, Work
+from twinvec_serve.collections.work import BackgroundWork, Ingest, Work
 from twinvec_serve.errors import Overloaded, ServerStopsError, TooManyMigrations
 
 T = TypeVar("T")
 
 _AT_ONCE = 8  # largest number of ingests at the same time, each in another collection
-_BESIDE = 2  # largest number of collections that are migrated or tuned at the same time
+_MOST_BACKGROUND = 2  # largest number of collections that are migrated or tuned at the same time
 _MOST_WAITING = 32  # largest number of ingests that wait in one collection
 _RETRY_SECONDS = 10.0
 
@@ -54,8 +54,8 @@ class Ingests:
         self._under_way: set[asyncio.Task[Any]] = set()
         self._given_up = asyncio.Event()
         self._threads = CapacityLimiter(_AT_ONCE)
-        self._beside: dict[str, Stepped] = {}
-        self._threads_beside = CapacityLimiter(_BESIDE)
+        self._background: dict[str, BackgroundWork] = {}
+        self._background_threads = CapacityLimiter(_MOST_BACKGROUND)
 
     @property
     def crowded(self) -> bool:
@@ -89,25 +89,25 @@ class Ingests:
         called = partial(self._called, opened, partial(_begun, work, function))
         work.done = self.in_turn(opened.name, called)
 
-    def begin_beside(self, opened: Collection, work: Stepped, function: Callable[[], Any]) -> None:
-        """Begin a migration or tuning of a collection that has none under way; searches and ingests go on.
+    def begin_background(self, opened: Collection, work: BackgroundWork, function: Callable[[], Any]) -> None:
+        """Begin a migration or tuning of a collection that has none under way; its searches and ingests go on.
 
         Raise TooManyMigrations if too many collections have such work.
         """
-        if len(self._beside) >= _BESIDE:
-            raise TooManyMigrations(list(self._beside), _RETRY_SECONDS)
-        called = self._called(opened, partial(_begun, work, function), self._threads_beside)
+        if len(self._background) >= _MOST_BACKGROUND:
+            raise TooManyMigrations(list(self._background), _RETRY_SECONDS)
+        called = self._called(opened, partial(_begun, work, function), self._background_threads)
         work.done = task = self.start(called)
-        self._beside[opened.name] = work
-        task.add_done_callback(lambda _: self._beside.pop(opened.name))
+        self._background[opened.name] = work
+        task.add_done_callback(lambda _: self._background.pop(opened.name))
 
-    def beside(self, name: str) -> Stepped | None:
+    def background_work(self, name: str) -> BackgroundWork | None:
         """Return the migration or tuning of a collection that is under way, or None."""
-        return self._beside.get(name)
+        return self._background.get(name)
 
-    async def ended_beside(self, name: str) -> None:
+    async def background_ended(self, name: str) -> None:
         """Wait until the migration or tuning of a collection, if there is one, has ended."""
-        if (work := self.beside(name)) is not None:
+        if (work := self.background_work(name)) is not None:
             await asyncio.wait([work.done])
 
     async def write(self, opened: Collection, function: Callable[[], T]) -> T:
@@ -147,7 +147,7 @@ class Ingests:
         self._given_up.set()
 
     @contextmanager
-    def answering_closes(self, opened: Collection | None) -> Iterator[None]:
+    def explaining_errors(self, opened: Collection | None) -> Iterator[None]:
         """In the block, hide the place of the store in errors, and raise an error that says why ``opened`` was closed.
 
         Raise CollectionNotFoundError if the collection is dropped, StoreBusyError if it is repaired, and
@@ -192,7 +192,7 @@ class Ingests:
             self._turns.pop(name, None)
 
     async def _called(self, opened: Collection, function: Callable[[], T], threads: CapacityLimiter | None = None) -> T:
-        with self.answering_closes(opened):
+        with self.explaining_errors(opened):
             return await to_thread.run_sync(function, limiter=threads or self._threads)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:

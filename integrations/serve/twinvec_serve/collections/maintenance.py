@@ -36,9 +36,9 @@ class Maintenance:
         served = self._models.served_name(model)
         encoder = self._models.encoder(served)
         opened = await self._collections.open(name)
-        self._check_nothing_beside(name)
+        self._check_no_background_work(name)
         work = Migrating(served)
-        self._collections.ingests.begin_beside(opened, work, partial(work.run, opened, encoder, **options))
+        self._collections.ingests.begin_background(opened, work, partial(work.run, opened, encoder, **options))
         return work
 
     async def tune(self, name: str, data: BeirSet | None, measure: str) -> Tuning:
@@ -47,9 +47,9 @@ class Maintenance:
         Raise CollectionNotFoundError, RequestError and TooManyMigrations as ``migrate`` does.
         """
         opened = await self._collections.open(name)
-        self._check_nothing_beside(name)
+        self._check_no_background_work(name)
         work = Tuning()
-        self._collections.ingests.begin_beside(opened, work, partial(work.run, opened, data, measure))
+        self._collections.ingests.begin_background(opened, work, partial(work.run, opened, data, measure))
         return work
 
     async def drop_others(self, name: str) -> list[str]:
@@ -75,12 +75,12 @@ class Maintenance:
 
         Raise RequestError (409) while the collection is migrated or tuned.
         """
-        self._check_nothing_beside(name)
+        self._check_no_background_work(name)
         return await self._collections.repair(name)
 
-    def _check_nothing_beside(self, name: str) -> None:
+    def _check_no_background_work(self, name: str) -> None:
         """Raise RequestError (409) while a collection is migrated or tuned."""
-        other = self._collections.ingests.beside(name)
+        other = self._collections.ingests.background_work(name)
         if isinstance(other, Migrating):
             raise RequestError(
                 f"a migration of {name!r} to {other.model!r} is under way{other.state}; wait for its end, or give it "
@@ -94,7 +94,7 @@ class Maintenance:
             )
 
     async def _drop_others(self, opened: Collection) -> list[str]:
-        under_way = self._collections.ingests.beside(opened.name)
+        under_way = self._collections.ingests.background_work(opened.name)
         if isinstance(under_way, Migrating):
             under_way.given_up = True
         dropped = await self._collections.call(opened, Collection.drop_others)

@@ -107,7 +107,7 @@ class OpenCollections:
             self._announcement = Announcement(settings.path or DEFAULT_PATH, settings.address, certificate)
 
     def stop_in(self, seconds: float) -> None:
-        """After this number of seconds, end the writes that are still under way; committed documents stay."""
+        """End the writes that are still under way after this number of seconds; committed documents stay."""
         loop = asyncio.get_running_loop()
         self._end = loop.call_later(seconds, lambda: self.ingests.start(self._give_up()))
 
@@ -155,7 +155,7 @@ class OpenCollections:
 
     def using(self, opened: Collection) -> AbstractContextManager[None]:
         """Return a context manager in which calls of an open collection raise the same errors as in ``call``."""
-        return self.ingests.answering_closes(opened)
+        return self.ingests.explaining_errors(opened)
 
     async def open(self, name: str) -> Collection:
         """Return the collection of this name, and open it first if it is closed.
@@ -238,11 +238,11 @@ class OpenCollections:
         await asyncio.shield(self.ingests.in_turn(name, partial(self._drop, name)))
 
     async def _drop(self, name: str) -> None:
-        async with self._lock(name), self._keeping(name):
+        async with self._lock(name), self._drop_lock(name):
             if (opened := self._open.pop(name, None)) is not None:
                 self.ingests.dropped.add(opened)
                 await self.run(_close, opened)
-                await self.ingests.ended_beside(name)
+                await self.ingests.background_ended(name)
             try:
                 await self.run(drop_collection, name, **self._place)
             except CollectionNotFoundError:
@@ -268,11 +268,11 @@ class OpenCollections:
         work.waits = False
         self._repairing[name] = None
         try:
-            async with self._lock(name), self._keeping(name):
+            async with self._lock(name), self._drop_lock(name):
                 if (opened := self._open.pop(name, None)) is not None:
                     self.ingests.repaired.add(opened)
                     await self.run(_close, opened)
-                    await self.ingests.ended_beside(name)
+                    await self.ingests.background_ended(name)
                 return await self.run(self._repaired, name)
         finally:
             del self._repairing[name]
@@ -285,13 +285,13 @@ class OpenCollections:
             return opened.verify(repair=True)
 
     @asynccontextmanager
-    async def kept(self, name: str) -> AsyncIterator[None]:
+    async def not_dropped(self, name: str) -> AsyncIterator[None]:
         """In the block, keep a collection from being dropped or repaired. Other blocks of the same collection wait.
 
         Raise CollectionNotFoundError if there is no such collection.
         """
         await self.open(name)
-        async with self._keeping(name):
+        async with self._drop_lock(name):
             yield
 
     async def search(
@@ -361,7 +361,7 @@ class OpenCollections:
         If the caller is cancelled while the call waits for a thread, the function is never called. A function that has
         begun runs to its end in its thread.
         """
-        with self.ingests.answering_closes(opened):
+        with self.ingests.explaining_errors(opened):
             return await asyncio.get_running_loop().run_in_executor(threads, function)
 
     @contextmanager
@@ -400,9 +400,9 @@ class OpenCollections:
         """Return the lock that is held while a collection is opened."""
         return self._locks.setdefault(name, asyncio.Lock())
 
-    def _keeping(self, name: str) -> asyncio.Lock:
-        """Return the lock of ``kept``. Its key cannot be the name of a collection, which has no slash."""
-        return self._locks.setdefault(f"{name}/kept", asyncio.Lock())
+    def _drop_lock(self, name: str) -> asyncio.Lock:
+        """Return the lock of ``not_dropped``. Its key cannot be the name of a collection, which has no slash."""
+        return self._locks.setdefault(f"{name}/drop", asyncio.Lock())
 
 
 def _close(opened: Collection) -> None:

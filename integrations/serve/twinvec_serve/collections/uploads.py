@@ -61,7 +61,9 @@ async def save_files(files: list[UploadFile], folder: Path) -> None:
         place = folder / _inside(each.filename or "")
         try:
             if place.exists():
-                raise RequestError(f"two files are named {each.filename!r}", param="files", code="same_name")
+                raise RequestError(
+                    f"two files are named {each.filename!r}; rename one of them", param="files", code="same_name"
+                )
             place.parent.mkdir(parents=True, exist_ok=True)
             with open(place, "xb", opener=_private) as file:
                 while block := await each.read(_BLOCK):

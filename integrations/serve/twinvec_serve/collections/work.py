@@ -26,8 +26,8 @@ class Work(Generic[T]):
     """Work that is under way or done.
 
     Attributes:
-        waits: Whether other work comes before it.
-        done: Completes with the report, or with the error that ended the work.
+        waits: Whether the work waits for other work.
+        done: A future of the report, or of the error that ends the work.
     """
 
     waits: bool = field(default=True, init=False)
@@ -80,8 +80,8 @@ class Ingest(Work[IngestReport]):
 
 
 @dataclass
-class Stepped(Work[Any]):
-    """Work that runs beside the ingests. ``step`` is its present step, such as "measuring".
+class BackgroundWork(Work[Any]):
+    """A migration or tuning, which runs beside the ingests. ``step`` is its present step, such as "measuring".
 
     In the step, ``finished`` of ``total`` queries or chunks (``unit``) are done.
     """
@@ -102,7 +102,7 @@ class Stepped(Work[Any]):
 
 
 @dataclass
-class Tuning(Stepped):
+class Tuning(BackgroundWork):
     """A choice of search settings. ``warnings`` are about the judged queries."""
 
     warnings: list[str] = field(default_factory=list, kw_only=True)
@@ -111,7 +111,7 @@ class Tuning(Stepped):
     def run(self, opened: Collection, data: BeirSet | None, measure: str) -> dict[str, Any]:
         """Choose a setting, and store it with the collection.
 
-        Return the report as ``twinvec tune --json`` does, with ``warnings``.
+        Return the report that ``twinvec tune --json`` prints, with ``warnings``.
         """
         import_ir_measures()  # before the searches, which take long
 
@@ -129,7 +129,7 @@ class Tuning(Stepped):
 
 
 @dataclass
-class Migrating(Stepped):
+class Migrating(BackgroundWork):
     """A migration. Its steps are "measuring" and "migrating"; ``given_up`` says whether a client has ended it."""
 
     model: str

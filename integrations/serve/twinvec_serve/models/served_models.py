@@ -22,9 +22,9 @@ from twinvec_serve.settings import MAXSIM, ServeSettings
 class ServedModels:
     """Loads models when the server starts, and computes embeddings and relevance in threads.
 
-    ``loaded_at`` is when the models were loaded, in seconds since 1970; 0 before. The constructor raises
-    ConfigurationError if two of the models and rerankers have the same name. Every method that takes a name raises
-    UnknownModel if no model has the name.
+    ``loaded_at`` is the time at which the models were loaded, in seconds since 1970; 0 while they are not loaded. The
+    constructor raises ConfigurationError if two of the models and rerankers have the same name. Every method that takes
+    a name raises UnknownModel if no model has the name.
     """
 
     def __init__(self, settings: ServeSettings, metrics: Metrics) -> None:

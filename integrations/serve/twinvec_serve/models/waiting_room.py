@@ -13,7 +13,7 @@ _FRESH = 0.2
 
 
 class WaitingRoom:
-    """Counts the requests that wait for a model or are being computed. All models share the cores, and so one queue.
+    """Counts the requests that wait for a model or are being computed. All models share the cores, and have one queue.
 
     A request with more than ``most_texts`` texts is accepted if no other request waits or is being computed.
     """
