@@ -226,7 +226,7 @@ def _write(dataset: Dataset, output: str, *, lance: bool) -> None:
 
 
 def _is_lance(output: str) -> bool:
-    return output.lower().endswith(".lance")
+    return PurePosixPath(output).suffix.lower() == ".lance"
 
 
 def _others(folder: Path, output: str) -> list[str]:
