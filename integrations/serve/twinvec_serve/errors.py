@@ -194,7 +194,8 @@ def error_answer(error: Exception) -> Response:
     known = error_for_client(error)
     kind = _TYPES.get(known.status, "invalid_request_error" if known.status < 500 else "server_error")
     body = {"error": {"message": known.message, "type": kind, "param": known.param, "code": known.code}}
-    content = json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace")  # as JSON escapes lone surrogates
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    content = text.encode(errors="backslashreplace")  # as JSON escapes lone surrogates
     return Response(content, status_code=known.status, headers=known.headers, media_type="application/json")
 
 
