@@ -1,4 +1,4 @@
-"""Blocks of two Ray datasets, which tasks compare pair by pair.
+"""Compares the blocks of two Ray datasets, pair by pair, in tasks.
 
 The blocks of one dataset are held in the object store. The other dataset is streamed: each of its blocks is compared
 with every held block, and then dropped. A task gets one block of each, and merges their result with the earlier result
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from ray.data import Dataset
 
 BLOCK_ROWS = 16_384
-"""Default number of rows in a block: with 384 numbers a vector, 24 MB."""
+"""Default number of rows in a block: 24 MB with vectors of 384 numbers."""
 
-_AHEAD = 2  # blocks that wait for each running task
+_AHEAD = 2  # number of blocks that wait for each running task
 
 
 def blocks(
@@ -36,13 +36,13 @@ def blocks(
     """Compute a dataset, and yield the reference and the number of rows of each prepared block.
 
     Small blocks are joined. Raise ConfigurationError if a column is missing, InputError if the dataset has no rows, and
-    what ``prepare`` or an earlier step of the dataset raises.
+    the errors of ``prepare`` and of the dataset's own steps.
 
     Args:
         dataset: Any Ray dataset.
         what: Name of the dataset in errors.
-        columns: Columns that ``prepare`` needs; None for all columns. Ray reads only these, if the format of the file
-            permits.
+        columns: Columns that ``prepare`` needs; None for all columns. Ray reads only these columns if the format of
+            the files permits.
         block_rows: Rows that ``prepare`` gets at once.
         prepare: Function that takes a block, and returns the block to yield.
     """
@@ -65,7 +65,7 @@ def blocks(
 
 @contextmanager
 def raising_causes(dataset: Dataset) -> Iterator[None]:
-    """In the ``with`` block, raise errors of the dataset's steps without Ray's wrapping."""
+    """In the block, raise the original error of a step of the dataset, without the error that Ray wraps around it."""
     context = dataset.context
     wrapping, context.raise_original_map_exception = context.raise_original_map_exception, True
     try:
@@ -91,15 +91,15 @@ def fold(
 ) -> list[Any]:
     """Compare each block of a stream with every held block; return a reference to the result of each held block.
 
-    If few blocks are held, each has several tables at the same time, so that all CPUs are busy; they are merged at the
-    end. Errors are those of ``compare`` and ``merge``.
+    If fewer blocks are held than the cluster has workers, several tasks compare a held block at the same time. Their
+    tables are merged at the end. Errors are those of ``compare`` and ``merge``.
 
     Args:
-        held: The held blocks: for each a reference, then further arguments of ``compare`` and ``merge``.
+        held: A tuple for each held block: its reference, then further arguments of ``compare`` and ``merge``.
         stream: Blocks from ``blocks``.
         compare: Function that takes a block of the stream, a held block and the further arguments; returns a table.
-        merge: Function that takes a list of such tables of one held block, and the further arguments; returns one
-            table.
+        merge: Function that takes a list of tables of ``compare`` for one held block, and the further arguments;
+            returns one table.
     """
     lanes = ceil(plan().most / len(held))
     tables: list[list[Any]] = [[None] * lanes for _ in held]
@@ -130,7 +130,7 @@ def results(calls: Sequence[tuple[Any, ...]]) -> list[Any]:
 
 
 def submit(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
-    """Run a call in a task; return a reference to its result, and a reference to None, to wait for the task's end."""
+    """Run a call in a task. Return references to its result, and to None, for waiting without fetching the result."""
     told: tuple[Any, Any] = _TASK.remote(function, *arguments)
     return told
 

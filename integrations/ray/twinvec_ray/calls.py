@@ -1,4 +1,4 @@
-"""Calls that tasks of a cluster compute in advance, for a process that reads the results in order.
+"""Calls that Ray tasks compute in advance, for a process that reads the results in order.
 
 The calls run in tasks, not in the pool's actors: a file may crash the process that parses it, and an actor would lose
 its model and other work. If the process of a call dies, this module repeats the call. Ray would repeat a task that runs
@@ -49,7 +49,7 @@ class _Taken:
 
 
 def with_results(items: Iterator[Any], plan: Plan) -> Generator[Any]:
-    """Yield items in their order, with the result of each ``HelperCall`` in its place; see ``Helpers.with_results``.
+    """Yield items in their order; the result of a ``HelperCall`` replaces the call. See ``Helpers.with_results``.
 
     Raise a TwinvecError of a call, and any other error as EngineError.
     """

@@ -23,16 +23,16 @@ from twinvec.errors import ConfigurationError, EngineError
 from twinvec.support.checks import check_methods, integer, string
 
 Workers = int | tuple[int, int] | None
-"""The number of workers, or its minimum and maximum; None for one worker for each core or GPU of the cluster."""
+"""The number of workers, or a pair (least, most); None for one worker for each core or GPU of the cluster."""
 
 AUTOMATIC = ""
-"""Address of the cluster that ``RAY_ADDRESS`` names; if unset, of a (perhaps new) cluster on this machine."""
+"""Address of the cluster that ``RAY_ADDRESS`` names, else of a cluster that runs on this machine, else of a new one."""
 
 _NAMED = "RAY_ADDRESS"
 _TLS = "RAY_USE_TLS"  # a cluster with TLS accepts only clients that have its certificates
 _AUTH_MODE = "RAY_AUTH_MODE"
 _WITH_TOKEN = "token"
-_ANY_CALL = "/ray.rpc.NodeInfoGcsService/GetClusterId"  # a cluster with tokens refuses it before it looks at the call
+_ANY_CALL = "/ray.rpc.NodeInfoGcsService/GetClusterId"  # a cluster with tokens refuses any call without a token
 _AUTO = "auto"
 _LOCAL = "local"
 _CLIENT = "ray://"
@@ -68,7 +68,7 @@ class Plan:
 
 
 def plan(workers: Workers = None, *, threads: int = 1, use_gpu: bool = False) -> Plan:
-    """Return the plan for the cluster that this process is connected to; raise as ``planned`` does."""
+    """Return the plan for the cluster that this process is connected to; raise errors as ``planned`` does."""
     list_nodes: Callable[[], list[dict[str, Any]]] = ray.nodes
     nodes = [node["Resources"] for node in list_nodes() if node["Alive"]]
     return planned(nodes, workers, threads=threads, use_gpu=use_gpu)
@@ -94,7 +94,7 @@ def planned(
         raise ConfigurationError(f"{least} workers of {threads} threads need {least * threads} CPUs, but {has}")
     if not use_gpu:
         most = min(most, total // threads)
-    spare = total - sum(1 for each in cores if each)  # a node blocks reading only if less than one CPU is free
+    spare = total - sum(1 for each in cores if each)  # tasks that read can run on a node with one free CPU
     return Plan(least, most, threads, min(threads, floor(100 * spare / most) / 100), 1.0 if use_gpu else 0.0, total)
 
 
@@ -120,8 +120,8 @@ def check_dataset(value: object, what: str) -> None:
 def connected(address: str | None = AUTOMATIC) -> Iterator[None]:
     """Connect this process to a cluster until the end of the block, unless it is connected already.
 
-    A cluster that is started here ends with the block. Raise ConfigurationError if the address is invalid or no cluster
-    answers there, and EngineError if a cluster of this process does not start, as on a machine that is too busy.
+    A cluster that this function starts ends with the block. Raise ConfigurationError if the address is invalid or no
+    cluster answers there, and EngineError if a new cluster does not start, for example on a machine that is too busy.
     """
     if ray.is_initialized():
         yield
@@ -142,7 +142,7 @@ def connected(address: str | None = AUTOMATIC) -> Iterator[None]:
 
 
 def _check_answer(address: str) -> None:
-    """Raise ``ConfigurationError`` unless something at the address speaks gRPC; Ray itself would wait for minutes."""
+    """Raise ``ConfigurationError`` unless a gRPC server answers at the address; Ray itself would wait for minutes."""
     named = os.environ.get(_NAMED, "") if address in (AUTOMATIC, _AUTO) else ""
     place = named or address
     if place in (AUTOMATIC, _AUTO, _LOCAL):
@@ -191,6 +191,6 @@ def _check_grpc(place: str, said: str) -> None:
 
 
 def _host(place: str) -> str:
-    """Return the probable host of an address, for the example in an error."""
+    """Return the host of a malformed address, if it can be found, for the example in an error."""
     host = place.removeprefix(_CLIENT).partition(":")[0]
     return host if re.fullmatch(r"[\w.-]+", host) else "head"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 256
 """Rows that a worker gets at once; it cuts them into batches under the engine's token budget.
 
-Ray's own blocks are cut by bytes. A block with 1 MB of text is work for a minute, all of it for a single worker.
+Ray cuts a dataset into blocks by bytes. Without smaller blocks, a single worker would encode 1 MB of text for a minute.
 """
 
 
@@ -39,7 +39,7 @@ def encode(
     batch_rows: int = BATCH_ROWS,
     **options: Any,
 ) -> Dataset:
-    """Return the dataset with a column of vectors, which equal those of ``Encoder.encode``.
+    """Return the dataset with a new column of vectors, which are equal to the vectors of ``Encoder.encode``.
 
     Args:
         dataset: Any Ray dataset; rows are computed when the result is read.
@@ -85,10 +85,7 @@ def encoded(
 
 
 class BatchEncoder:
-    """A worker, which adds vectors to tables.
-
-    After each table, it tells the actor ``counter`` how many rows it has encoded.
-    """
+    """A worker, which adds a column of vectors to tables, and tells the actor ``counter`` the number of their rows."""
 
     def __init__(
         self,
@@ -101,7 +98,7 @@ class BatchEncoder:
         counter: Any = None,
     ) -> None:
         self._counter = counter
-        self._refused: TwinvecError | None = None  # Ray tells an error of a constructor only as a traceback
+        self._refused: TwinvecError | None = None  # raised later: Ray shows a constructor's error only as a traceback
         try:
             self._encoder = recipe.load(threads)
         except TwinvecError as error:

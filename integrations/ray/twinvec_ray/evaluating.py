@@ -36,7 +36,7 @@ def evaluate(
     resamples: int = RESAMPLES,
     name: str = "nearest",
 ) -> IrResult:
-    """Evaluate the results of ``nearest``; the figures are those of ``twinvec evaluate`` for the same vectors.
+    """Evaluate the results of ``nearest``. ``twinvec evaluate`` gives the same figures for the same vectors.
 
     Args:
         found: The result of ``nearest``, with a limit above the largest k of the measures, because a query's own
@@ -93,7 +93,7 @@ def evaluate(
 
 
 def _measured(batch: pa.Table, data: BeirSet, measures: Sequence[str], depth: int) -> pa.Table:
-    """Return the measures of each query of a block, judged or not, and its number of hits."""
+    """Return the measures and the number of hits of each query of a block; 0 for a query without judgements."""
     check_columns(batch.column_names, _COLUMNS, "found")
     columns = [batch.column(name).to_pylist() for name in _COLUMNS]
     queries = [str(query) for query in columns[0]]

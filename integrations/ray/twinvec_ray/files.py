@@ -29,7 +29,7 @@ from twinvec_ray.blocks import raising_causes
 from twinvec_ray.cluster import check_dataset
 
 _JSON_LINES = (".jsonl", ".json", ".ndjson")
-_FILE_ROWS = 100_000  # rows of a file; the blocks that workers encode are much smaller
+_FILE_ROWS = 100_000  # least number of rows in a file; the blocks that workers encode are much smaller
 _READ_ROWS = 4096  # rows that are read at once from a file of lines
 _READ_CHARACTERS = 4 * 1024 * 1024
 _URL = re.compile(r"\w+://")
@@ -99,7 +99,10 @@ def _characters(row: tuple[str, dict[str, Any]]) -> int:
 
 
 def _column(name: str, rows: Sequence[tuple[str, dict[str, Any]]]) -> pa.Array:
-    """Return the values of ``name`` in rows, each with its place; raise InputError if no column can hold them."""
+    """Return the values of ``name`` in rows, which come with their places in files, as a column.
+
+    Raise InputError if no column can hold the values.
+    """
     try:
         return pa.array([row.get(name) for _, row in rows])
     except (pa.ArrowException, OverflowError, UnicodeError) as error:
@@ -118,7 +121,7 @@ def _column(name: str, rows: Sequence[tuple[str, dict[str, Any]]]) -> pa.Array:
 
 
 def check_output(output: str) -> None:
-    """Raise ``ConfigurationError`` unless vectors can be written there."""
+    """Raise ``ConfigurationError`` unless vectors can be written to ``output``."""
     if PurePosixPath(output).suffix.lower() not in (".parquet", ".lance"):
         raise ConfigurationError(f"{output}: vectors are written to a folder NAME.parquet or NAME.lance")
     if _is_lance(output):
@@ -136,7 +139,7 @@ def check_output(output: str) -> None:
 def write(dataset: Dataset, output: str | Path) -> None:
     """Compute the dataset, and write it to a folder. A local folder replaces an older one when it is complete.
 
-    A folder at a URL must not exist before. It is complete when this function returns.
+    A folder at a URL must not exist yet, and is complete when this function returns.
 
     Raises:
         ConfigurationError: as for ``check_output``; ``dataset`` is not a Ray dataset, another process is writing to the
@@ -170,9 +173,9 @@ def _locked(target: Path, output: str) -> Iterator[None]:
 def _replace(target: Path, dataset: Dataset, output: str) -> None:
     """Write a dataset next to a local folder, and then put it in the folder's place.
 
-    Folders are removed below ``partial`` only, so that ``older`` is always whole. All files are on the disk
-    before the folder gets its name, and the name is on the disk before ``older`` is removed, in case of a power cut.
-    Each run writes to a folder of its own in ``partial``: a task may still write for a run that was killed.
+    ``older`` is always complete, because it is moved into ``partial`` before its files are removed. In case of a power
+    cut, all files are on the disk before the folder gets its name, and the name is on the disk before ``older`` is
+    removed. Each run writes to a folder of its own in ``partial``, because a task of a killed run may still write.
     """
     partial, older = (target.with_name(f"{target.name}.{state}") for state in ("partial", "older"))
     if older.exists() and not target.exists():
@@ -197,13 +200,13 @@ def _replace(target: Path, dataset: Dataset, output: str) -> None:
 def _remove(older: Path, partial: Path) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     if older.exists():
-        partial.mkdir(exist_ok=True)  # still there if a task of a killed run has just written to it
+        partial.mkdir(exist_ok=True)  # it exists if a task of a killed run has just written to it
         older.rename(partial / older.name)
         shutil.rmtree(partial, ignore_errors=True)
 
 
 def _write_new(dataset: Dataset, url: str) -> None:
-    """Write a dataset to a URL; raise ``ConfigurationError`` if something is there, which would be read with it."""
+    """Write a dataset to a URL; raise ``ConfigurationError`` if the URL exists, because its files would be read too."""
     try:
         _write(dataset, url, lance=_is_lance(url))
     except ValueError as error:
@@ -223,7 +226,7 @@ def _write(dataset: Dataset, output: str, *, lance: bool) -> None:
 
 
 def _is_lance(output: str) -> bool:
-    return output.lower().endswith(".lance")
+    return PurePosixPath(output).suffix.lower() == ".lance"
 
 
 def _others(folder: Path, output: str) -> list[str]:

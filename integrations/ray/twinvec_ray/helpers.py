@@ -1,7 +1,7 @@
 """The helpers of an ingest (``twinvec_qdrant.Helpers``) on a Ray cluster.
 
-The helpers parse files and encode; with a server, they also cut and write. Tasks parse; actors do the work that needs a
-model.
+The helpers parse files and encode texts. If the collection is on a server, they also cut documents into chunks and
+write them. Ray tasks parse; Ray actors do the work that needs a model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from twinvec_ray.cluster import Plan
 from twinvec_ray.pool import BUSY, DIED, Pool
 from twinvec_ray.recipes import Recipe, recipe_of
 
-_PART_TEXTS = 64  # texts that an encoding worker gets at once
+_PART_TEXTS = 64  # number of texts that an encoding worker gets at once
 _MOST_LOSSES = 4  # largest number of workers lost while encoding the same texts
 
 
@@ -81,7 +81,7 @@ class RayHelpers:
             self._writing = self._pool(WritingWorker, recipe, self._place, busy=StoreUnavailableError)
         for part, result in self._writing.results(parts, lambda actor, part: actor.write.remote(part)):
             if result is BUSY:
-                # the part did not cause this loss, which is not counted: the server was busy
+                # the server was busy, so this loss does not count against the part
                 yield replace(part, losses=part.losses - 1), None
             else:
                 yield part, None if result is DIED else result
@@ -140,7 +140,7 @@ class WritingWorker:
 
 
 class SpreadEncoder:
-    """An encoder whose documents are encoded by the workers of a pool; the wrapped encoder does everything else."""
+    """An encoder that lets the workers of a pool encode documents. The wrapped encoder does everything else."""
 
     def __init__(self, encoder: SpaceEncoder, pool: Pool[Any]) -> None:
         self._encoder = encoder
@@ -175,9 +175,9 @@ class SpreadEncoder:
     def _spread(
         self, texts: Sequence[str], submit: Callable[[Any, list[str]], Any]
     ) -> Generator[tuple[list[int], Any]]:
-        """Yield indices of texts with a worker's result for these texts; texts of similar length go together.
+        """Yield the indices of some texts with a worker's result for these texts, until all texts have a result.
 
-        Other calls wait until this generator has ended or is closed.
+        A worker gets texts of similar length. Other calls of this method wait until the generator is closed.
         """
         order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
         left = [(order[start : start + _PART_TEXTS], 0) for start in range(0, len(order), _PART_TEXTS)]

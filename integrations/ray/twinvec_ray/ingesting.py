@@ -12,7 +12,7 @@ from twinvec_ray.cluster import AUTOMATIC, Workers, connected, plan
 from twinvec_ray.helpers import RayHelpers
 
 WAIT_SECONDS = 120.0
-"""How long a worker waits for a server that is busy or limits the rate of requests."""
+"""How long a worker waits for a server that is busy or limits the rate of requests, in seconds."""
 
 
 def ingest(
@@ -37,11 +37,11 @@ def ingest(
 ) -> IngestReport:
     """Ingest documents as ``Collection.ingest`` does, with the workers of a cluster.
 
-    The collection is the same as by a single process, with the same ids, vectors and words. With a server, the workers
-    cut, encode and write; with an embedded store, they encode, and this process cuts and writes. This process reads the
-    files of a ``Root``, and tasks parse the files that are not plain text. If a worker, a machine or this process dies,
-    the next ingest adds the missing documents. With a server, every worker writes; if the server is too busy for all,
-    fewer workers go on.
+    The collection is the same as from a single process, with the same ids, vectors and words. If the collection is on a
+    server, the workers cut documents into chunks, encode and write; if the server is too busy for all of them, fewer
+    workers go on. If the store is embedded, the workers encode, and this process cuts and writes. This process reads
+    the files of a ``Root``, and tasks parse the files that are not plain text. If a worker, a machine or this process
+    dies, the next ingest adds the missing documents.
 
     Args:
         documents: As for ``Collection.ingest``; or a Ray dataset with the columns ``id``, ``text`` and optionally
@@ -55,7 +55,7 @@ def ingest(
             there is work and the cluster has room. Default: one for each GPU, or for ``threads`` cores.
         use_gpu: Whether each worker gets its own GPU.
         threads: Threads of a worker that computes on a CPU.
-        source: See ``Collection.ingest``, also for the arguments after this one.
+        source: See ``Collection.ingest``, also for the next arguments, up to ``allow_all_failed``.
         settings: Other arguments of ``Collection.open``.
 
     Raises:
@@ -68,9 +68,8 @@ def ingest(
         settings = {"api_key": key_from_environment(), "wait_seconds": WAIT_SECONDS, **settings}
     reached = ("api_key", "wait_seconds", "grpc", "grpc_port")
     place = {"name": collection, "url": url, **{name: settings[name] for name in reached if name in settings}}
-    read = (
-        documents.iter_rows() if hasattr(documents, "iter_rows") and hasattr(documents, "iter_batches") else documents
-    )
+    is_dataset = hasattr(documents, "iter_rows") and hasattr(documents, "iter_batches")
+    read = _rows(documents) if is_dataset else documents
     with (
         helpers(place, address, num_workers, use_gpu=use_gpu, threads=threads) as workers,
         Collection.open(collection, path, url=url, **settings) as opened,
@@ -87,6 +86,13 @@ def ingest(
             report=report,
             allow_all_failed=allow_all_failed,
         )
+
+
+def _rows(dataset: Any) -> Iterator[object]:
+    from twinvec_ray.blocks import raising_causes
+
+    with raising_causes(dataset):
+        yield from dataset.iter_rows()
 
 
 @contextmanager

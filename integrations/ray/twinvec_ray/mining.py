@@ -50,16 +50,16 @@ def mine_negatives(
 ) -> Dataset:
     """Find hard negatives for pairs: texts that are near to an anchor, and not among its positives.
 
-    The mining runs at once, by cosine, with the rules of ``twinvec.training.mining``: ranks, margins and known
-    positives. The corpus is read twice, first its vectors, then its texts. Therefore write the result of ``encode`` to
-    files first, and pass a dataset that reads these files.
+    The mining runs when this function is called. It compares by cosine, and follows the rules of
+    ``twinvec.training.mining``: ranks, margins and known positives. The corpus is read twice, first its vectors, then
+    its texts. Therefore write the result of ``encode`` to files first, and pass a dataset that reads these files.
 
     Args:
         pairs: Rows with ``anchor``, ``positive``, and the anchor's vector, as ``encode`` makes it with
             ``text="anchor"`` and the prompt of queries. Other columns stay.
-        corpus: Rows with an id, a text and its vector: the positives of the pairs, each once, or any other texts.
+        corpus: Rows with an id, a text and its vector, such as the positives of the pairs, each once.
         options: Which hits become negatives.
-        denoise: A cross-encoder, by its name or folder, which removes hits that it scores as answers.
+        denoise: Name or folder of a cross-encoder; hits that it scores as answers are removed.
         column: Column of the vectors.
         id: Column of the corpus' ids: texts or whole numbers.
         text: Column of the corpus' texts.
@@ -87,28 +87,28 @@ def mine_negatives(
         find_model(denoise)
     chosen = options or MiningOptions()
     place = corpus_column or column
-    dealt = _dealt(pairs, column, block_rows)
-    held = [(anchors, chosen.last_rank + most + 1) for _, anchors, most in dealt]
+    groups = _grouped(pairs, column, block_rows)
+    held = [(anchors, chosen.last_rank + most + 1) for _, anchors, most in groups]
     prepare = partial(vector_table, what="corpus", id=id, column=place, measure="cosine", distinct=True)
     found = fold(held, blocks(corpus, "corpus", (id, place), block_rows, prepare), compared, merged)
     prepare = partial(_texts, id=id, text=text)
     wanted = [(table,) for table in found]
     texts = fold(wanted, blocks(corpus, "corpus", (id, text), block_rows, prepare), _wanted, _together)
-    calls = zip((rows for rows, _, _ in dealt), found, texts, strict=True)
+    calls = zip((rows for rows, _, _ in groups), found, texts, strict=True)
     return ray.data.from_arrow_refs(results([(_mined, *tables, chosen, denoise) for tables in calls]))
 
 
-def _dealt(pairs: Dataset, column: str, block_rows: int) -> list[tuple[Any, Any, int]]:
+def _grouped(pairs: Dataset, column: str, block_rows: int) -> list[tuple[Any, Any, int]]:
     """Group pairs into blocks by their anchors.
 
     Return for each block its pairs, its anchors with their vectors, and the largest number of positives of an anchor.
     """
     read = list(blocks(pairs, "pairs", None, block_rows, partial(_pairs, column=column)))
     number = ceil(sum(rows for _, rows in read) / block_rows)
-    deal: Any = ray.remote(num_returns=number)(_deal)
-    hands = [[reference] if number == 1 else deal.remote(reference, number) for reference, _ in read]
+    split: Any = ray.remote(num_returns=number)(_split)
+    pieces = [[reference] if number == 1 else split.remote(reference, number) for reference, _ in read]
     gather: Any = ray.remote(num_returns=3)(_gathered)
-    gathered = [gather.remote(column, *pieces) for pieces in zip(*hands, strict=True)]
+    gathered = [gather.remote(column, *of_block) for of_block in zip(*pieces, strict=True)]
     counts = get([most for _, _, most in gathered])
     return [(*tables, most) for (*tables, _), most in zip(gathered, counts, strict=True) if most]
 
@@ -122,8 +122,8 @@ def _pairs(batch: pa.Table, column: str) -> pa.Table:
     return batch
 
 
-def _deal(pairs: pa.Table, number: int) -> list[pa.Table]:
-    """Return tables of the pairs; pairs with equal anchors are in the same table."""
+def _split(pairs: pa.Table, number: int) -> list[pa.Table]:
+    """Split pairs into ``number`` tables; pairs with equal anchors come into the same table."""
     places = np.array([text_hash(anchor) % number for anchor in pairs.column("anchor").to_pylist()])
     return [pairs.filter(pa.array(places == place)) for place in range(number)]
 

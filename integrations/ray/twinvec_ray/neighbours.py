@@ -1,8 +1,8 @@
 """Exact nearest neighbours of many queries in many vectors, block by block.
 
-Scores do not depend on the blocks. The last bit of a matrix product depends on the shapes, so matrix products only
-select candidates. The scores of the candidates are summed again, one by one, in float64. Equal scores are in the order
-of ids. Shapes: Q queries, N vectors, D numbers in a vector, K neighbours.
+Scores do not depend on the blocks. The last bit of a matrix product depends on the shapes of the matrices, so matrix
+products only select candidates. The score of each candidate is then computed alone, in float64. Equal scores are in the
+order of ids. Shapes: Q queries, N vectors, D numbers in a vector, K neighbours.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 _BLOCK_SCORES = 1 << 24  # scores held at a time: 64 MB
-_ROUNDING = 2.0**-22  # four times the rounding error of a float32 number: two scores are compared, plus a margin
+_ROUNDING = 2.0**-22  # four times the rounding error of a float32 number: that of two scores, and a margin
 
 
 def nearest(
@@ -44,8 +44,8 @@ def nearest(
 ) -> Dataset:
     """Find the nearest vectors for each query, by exact search; neither dataset needs to fit into memory.
 
-    The search runs at once. Vectors are streamed and read once. Queries and their results are held in the object store:
-    let ``queries`` be the smaller dataset.
+    The search runs when this function is called. Vectors are streamed, and read once. Ray's object store holds the
+    queries and their results, so ``queries`` should be the smaller dataset.
 
     Args:
         queries: Rows with an id and a vector, as ``encode`` makes them. Several rows may have the same id.
@@ -64,9 +64,10 @@ def nearest(
 
     Raises:
         ConfigurationError: an argument is invalid, or a column is missing.
-        InputError: a dataset is empty, a vector is not finite or holds codes, or vectors differ in size; an id is
-            missing, or is neither a text nor an integer; an id of ``vectors`` occurs twice in a block or among the
-            results of a query (other repeats stay unnoticed); ids of ``vectors`` mix texts and numbers.
+        InputError: a dataset is empty; a vector is not finite, too large for float32, or holds codes; vectors differ in
+            size; an id is missing, or is neither a text nor a 64-bit integer; an id of ``vectors`` occurs twice in a
+            block or among the results of a query (other repeats stay unnoticed); ids of ``vectors`` mix texts and
+            numbers.
     """
     import ray.data
 
@@ -88,9 +89,9 @@ def nearest(
 def vector_table(
     batch: pa.Table, what: str, id: str, column: str, measure: Measure, *, distinct: bool = False
 ) -> pa.Table:
-    """Return a block as a table with the columns ``id`` and ``vector``, of length 1 if cosines are compared.
+    """Return a block as a table with the columns ``id`` and ``vector``. For cosines, vectors are scaled to length 1.
 
-    Raises as ``nearest`` does.
+    Raise InputError and ConfigurationError as ``nearest`` does; ``distinct`` refuses an id that occurs twice.
     """
     check_columns(batch.column_names, (id, column), what)
     ids = as_ids(batch.column(id), f"{what}, column {id!r}")
@@ -98,16 +99,20 @@ def vector_table(
         twice = values.filter(pc.greater(values.field("counts"), 1))[0]["values"]
         raise InputError(f"{what}: the id {twice.as_py()!r} comes twice")
     vectors_ND = as_matrix(batch.column(column), f"{what}, column {column!r}")
-    bad = np.flatnonzero(~np.isfinite(vectors_ND).all(axis=1))
+    with np.errstate(over="ignore"):
+        bad = np.flatnonzero(~np.isfinite(np.linalg.norm(vectors_ND, axis=1)))
     if bad.size:
-        raise InputError(f"{what}: the vector of {ids[bad[0]].as_py()!r} is not finite")
+        raise InputError(f"{what}: the vector of {ids[bad[0]].as_py()!r} is not finite, or too large for float32")
     if measure == "cosine":
         vectors_ND = unit(vectors_ND)
     return pa.table({"id": ids, "vector": vector_array(vectors_ND)})
 
 
 def as_matrix(values: pa.ChunkedArray, what: str) -> FloatArray:
-    """Return a column of vectors as an array, (N, D); refuse lists that differ in size or hold other numbers."""
+    """Return a column of vectors as an array, (N, D).
+
+    Raise InputError if the lists differ in size or hold other numbers than floating-point numbers.
+    """
     if hasattr(values.chunk(0), "to_numpy_ndarray"):  # a tensor of Ray
         tensor = np.concatenate([chunk.to_numpy_ndarray() for chunk in values.chunks])
         if tensor.ndim != 2:
@@ -136,7 +141,7 @@ def _check_numbers(fine: bool, kind: object, what: str) -> None:
 
 
 def compared(vectors: pa.Table, queries: pa.Table, limit: int) -> pa.Table:
-    """Return rows of ``nearest`` for a block of queries and a block of vectors, both from ``vector_table``."""
+    """Return the nearest vectors of a block for each query of a block; both blocks are from ``vector_table``."""
     vectors_ND, queries_QD = (as_matrix(table.column("vector"), "vectors") for table in (vectors, queries))
     if vectors_ND.shape[1] != queries_QD.shape[1]:
         raise InputError(f"queries have {queries_QD.shape[1]} numbers, vectors have {vectors_ND.shape[1]}")
@@ -186,7 +191,7 @@ def merged(tables: list[pa.Table], limit: int) -> pa.Table:
 
 
 def _rows(queries: Any, ids: pa.Array, scores_QK: FloatArray) -> pa.Table:
-    """Return rows of ``nearest``; there are as many ids as scores."""
+    """Return the table of ``nearest``; ``ids`` has one id for each score, row by row."""
     ends = pa.array(np.arange(len(scores_QK) + 1, dtype=np.int64) * scores_QK.shape[1])
     return pa.table(
         {
@@ -198,19 +203,22 @@ def _rows(queries: Any, ids: pa.Array, scores_QK: FloatArray) -> pa.Table:
 
 
 def as_ids(values: pa.ChunkedArray, what: str) -> pa.Array:
-    """Return ids as texts or as 64-bit numbers."""
+    """Return ids as texts or as 64-bit integers; raise InputError for other ids."""
     if values.null_count:
         raise InputError(f"{what}: a row has no id")
     kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return values.cast(pa.large_string()).combine_chunks()
     if pa.types.is_integer(kind):
-        return values.cast(pa.int64()).combine_chunks()
+        try:
+            return values.cast(pa.int64()).combine_chunks()
+        except pa.ArrowInvalid as error:  # an unsigned integer above 2**63
+            raise InputError(f"{what}: an id is too large; give ids as texts: {error}") from None
     raise InputError(f"{what}: ids must be texts or whole numbers, got {kind}")
 
 
 def _order(ids: pa.Array) -> IntArray:
-    """Return the place of each id in the order of ids; equal ids have the same place."""
+    """Return a number for each id that sorts like the id; equal ids have equal numbers."""
     if pa.types.is_integer(ids.type):
         numbers: IntArray = ids.to_numpy()
         return numbers

@@ -1,7 +1,7 @@
 """A pool of actors that outlives the death of its actors.
 
-Each actor has two calls at a time: one running and one waiting. An actor that dies is replaced, and the caller decides
-whether to repeat its calls. The pool goes on with the other actors while a new one is starting.
+Each actor has two calls at a time: one that runs and one that waits. The pool replaces an actor that dies, and goes on
+with the others while the new one starts. The caller decides whether to repeat the calls of the dead actor.
 """
 
 from __future__ import annotations
@@ -28,26 +28,25 @@ START_SECONDS = 300.0
 _RESOURCES = {"num_cpus": "CPU", "num_gpus": "GPU"}  # option of an actor -> resource of a cluster
 _AT_ONCE = 2
 _CALLS_TO_GROW = 8  # finished calls per permitted actor before one more actor is permitted
+_END = object()
 _RETRIES = re.compile(r"\nFailed to [^\n]+ after \d+/\d+ attempts .*?believe this to be transient\.", re.DOTALL)
-_MOST_DEATHS = 3  # deaths in a row without a finished call, per actor of the pool
+"""Ray's note on its own retries, at the end of an error."""
+
+_MOST_DEATHS = 3  # largest number of deaths since the last finished call, for each actor of the pool
 
 
-class Lost:
-    """Why a call has no result; the caller must repeat the call."""
+DIED = object()
+"""Takes the place of a result if the actor has died, or the machine that held the result is lost."""
 
-
-DIED = Lost()
-"""The actor has died, or the machine that held the result is lost."""
-
-BUSY = Lost()
-"""A resource that the actors share, such as a server, was too busy for this number of actors."""
+BUSY = object()
+"""Takes the place of a result if a resource that the actors share, such as a server, was too busy."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
     item: Any
-    alone: bool  # only this actor had calls, and only one actor was permitted to have calls
-    slowed: int  # how often the pool had been slowed before
+    alone: bool  # whether only this actor had calls, and only one actor was permitted to have calls
+    slowed: int  # how often the pool had been slowed down when the call began
 
 
 @dataclass(slots=True)
@@ -61,16 +60,16 @@ class _Member:
 class Pool(Generic[T]):
     """Actors of one kind.
 
-    The pool begins with ``least`` actors. While they all have enough to do and the cluster has room, others are added.
+    The pool begins with ``least`` actors. While all of them are at work and the cluster has room, the pool adds others.
     If a call fails because a shared resource is busy, only half of the actors get calls from then on. The number grows
-    slowly again while calls are done.
+    slowly again while calls succeed.
 
     Args:
         make: Makes an actor. Its method ``hello`` loads the model, and returns the identity of the process.
         least: Number of actors to begin with.
         most: Largest number of actors.
         needs: The resources of each actor, as options of Ray's actors.
-        busy: Type of error that says: the call may succeed later, if fewer actors are at work.
+        busy: Type of the error after which a call may succeed later, with fewer actors at work.
     """
 
     def __init__(
@@ -103,20 +102,20 @@ class Pool(Generic[T]):
         self._members = []
 
     def results(self, items: Iterator[T], submit: Callable[[Any, T], Any]) -> Iterator[tuple[T, Any]]:
-        """Yield each item with its result, or with ``DIED`` or ``BUSY``, in any order.
+        """Yield each item with its result, in any order. The caller must repeat items with ``DIED`` or ``BUSY``.
 
         ``submit`` takes an actor and an item, and returns the reference of the result. Items are read only when an
         actor has room for them.
 
-        Raise a TwinvecError of an actor; the error ``busy`` is raised only if no other actor was at work. Raise
-        EngineError if no actor starts, or if all of them die again and again.
+        Raise a TwinvecError of an actor, but the error ``busy`` only if no other actor was at work. Raise EngineError
+        if no actor starts, or if the actors die again and again.
         """
         exhausted, idle_since = False, time.monotonic()
         try:
             while True:
                 while not exhausted and (member := self._with_room()):
-                    item = next(items, DIED)
-                    if isinstance(item, Lost):
+                    item: Any = next(items, _END)
+                    if item is _END:
                         exhausted = True
                     else:
                         call = _Call(item, self._is_alone(member), self._slowed)
@@ -172,7 +171,7 @@ class Pool(Generic[T]):
             return  # the actor has died, and was replaced already
         try:
             result = ray.get(reference)
-        except (RayActorError, ObjectLostError) as error:  # a result is lost with the machine where it lies
+        except (RayActorError, ObjectLostError) as error:  # a result is lost with the machine that holds it
             yield from self._replaced(member, error)
             return
         except RayTaskError as error:
@@ -186,7 +185,7 @@ class Pool(Generic[T]):
         yield member.calls.pop(reference).item, result
 
     def _refused(self, member: _Member, reference: Any, cause: TwinvecError) -> Iterator[tuple[T, Any]]:
-        """Give calls to fewer actors if the shared resource is busy, or raise the error."""
+        """Give calls to fewer actors if the error says that the shared resource is busy; raise any other error."""
         call = member.calls.get(reference)
         alone = len(self._members) == 1 if call is None else call.alone
         if self._busy is None or alone or not isinstance(cause, self._busy):
@@ -196,7 +195,7 @@ class Pool(Generic[T]):
             self._members.remove(member)
             self._slow_down(len(self._members), cause)
             return
-        if call.slowed == self._slowed:  # nobody has slowed the pool since the call began
+        if call.slowed == self._slowed:  # the pool was not slowed down since the call began
             self._slow_down(sum(1 for each in self._members if each.calls) // 2, cause)
         yield member.calls.pop(reference).item, BUSY
 
@@ -229,7 +228,7 @@ class Pool(Generic[T]):
 
 
 def cause_of(error: RayError) -> TwinvecError:
-    """Return the TwinvecError of a task without Ray's notes on retries, or an EngineError that quotes the error."""
+    """Return the TwinvecError of a task, or an EngineError that quotes the error. Both lack Ray's notes on retries."""
     cause = error.cause if isinstance(error, RayTaskError) else None
     if isinstance(cause, TwinvecError):
         cause.__dict__.pop("__notes__", None)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ray.data import Dataset
 
 _COLUMN = "vector"
-_COUNTED = (".parquet", ".lance", "")  # files that record their number of rows
+_COUNTED = (".parquet", ".lance", "")  # endings of files that record their number of rows
 _PAUSE_SECONDS = 0.5
 _TO_STDERR = "console"  # name of Ray Data's handler for stderr
 
@@ -95,7 +95,7 @@ class Counter:
 def _counter(texts: Dataset, source: str, *, shown: bool) -> Iterator[Any]:
     """Yield an actor that counts texts for the progress bar; None if no progress is shown.
 
-    The bar has a total if the files record their number of rows. A batch is counted twice if its worker died.
+    The bar has a total if the files record their number of rows. A batch is counted twice if its worker dies after it.
     """
     if not shown:
         yield None

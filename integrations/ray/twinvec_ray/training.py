@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from twinvec.training.run.config import TrainConfig
     from twinvec.training.run.model_card import TrainReport
 
-_LEAST_CPUS = 0.01  # a plan may reserve no CPU for workers, but Ray places only workers that reserve some
+_LEAST_CPUS = 0.01  # a plan may reserve no CPU for a worker, but Ray Train needs a part of one
 
 
 def train(
@@ -73,7 +73,7 @@ def train(
                 num_workers=workers.most,
                 use_gpu=use_gpu,
                 resources_per_worker={"CPU": max(workers.cpus, _LEAST_CPUS), **({"GPU": 1.0} if use_gpu else {})},
-                # prevents that one node gets all workers, which reserve less than they use
+                # workers reserve less than they use, so Ray would place all of them on one node
                 placement_strategy="SPREAD",
             ),
             run_config=RunConfig(

@@ -34,22 +34,26 @@ from twinvec_serve.safety.headers import SafeHeaders
 from twinvec_serve.services import Services
 from twinvec_serve.settings import ServeSettings
 
-_WITHOUT_HEAD = re.compile(r"/mcp/?|/v1/collections/[^/]+/(backup|verify)/?")
-"""Paths that refuse HEAD, because their answer to GET never ends or takes long."""
+_WITHOUT_HEAD = re.compile(r"/v1/collections/[^/]+/(backup|verify)/?")
+"""Paths that refuse HEAD, because their answer to GET takes long."""
+
+_EMBED = next(
+    each for each in embeddings.router.routes if isinstance(each, APIRoute) and each.endpoint is embeddings.embed
+)
 
 MCP_HEADERS = ("Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-ID")
 
 
 class _Application(FastAPI):
-    """FastAPI's application with direct routes, which bypass FastAPI. Requests to both pass the middleware first.
+    """A FastAPI application whose route for embeddings bypasses FastAPI, but not the middleware.
 
-    HEAD is answered as GET; the HTTP server leaves the body out.
+    A HEAD request is answered as a GET request; uvicorn leaves out the body of the answer.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "HEAD" and not _WITHOUT_HEAD.fullmatch(scope["path"]):
             scope = {**scope, "method": "GET"}
-        is_direct = scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in self._direct
+        is_direct = scope["type"] == "http" and scope["method"] == "POST" and scope["path"] == _EMBED.path
         if not is_direct:
             await super().__call__(scope, receive, send)
             return
@@ -57,23 +61,19 @@ class _Application(FastAPI):
         await self._past_fastapi(scope, receive, send)
 
     @cached_property
-    def _direct(self) -> dict[str, DirectRoute]:
-        routes = [each for each in embeddings.router.routes if isinstance(each, APIRoute)]
-        return {each.path: DirectRoute(each) for each in routes if each.endpoint is embeddings.embed}
-
-    @cached_property
     def _past_fastapi(self) -> ASGIApp:
-        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            await self._direct[scope["path"]](scope, receive, send)
-
-        past: ASGIApp = answer
+        """The route for embeddings, within the layers of middleware."""
+        past: ASGIApp = DirectRoute(_EMBED)
         for kind, given, options in reversed(self.user_middleware):
             past = kind(past, *given, **options)
         return past
 
 
 def create_app(settings: ServeSettings | None = None) -> FastAPI:
-    """Return the application of one server; its models are loaded when it starts.
+    """Return the ASGI application of one server. The models are loaded when the application starts.
+
+    Args:
+        settings: Settings of the server; default: ``ServeSettings()``.
 
     Raises:
         ConfigurationError: two of the models and rerankers have the same name.
@@ -91,7 +91,7 @@ def create_app(settings: ServeSettings | None = None) -> FastAPI:
         version=__version__,
         lifespan=_running,
         openapi_tags=TAGS,
-        openapi_url=None,  # FastAPI's own route would have no name in the metrics; ``documentation`` has one
+        openapi_url=None,  # ``routes.documentation`` has this route, because the metrics could not name FastAPI's own
         docs_url=None,
         redoc_url=None,
     )

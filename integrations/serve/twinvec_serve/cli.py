@@ -57,7 +57,7 @@ RerankerNames = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to ``twinvec``."""
+    """Add the commands ``serve`` and ``mcp`` to ``twinvec``."""
     app.command("serve", rich_help_panel=COLLECTIONS_PANEL)(serve_command)
     app.command("mcp", rich_help_panel=COLLECTIONS_PANEL)(mcp_command)
 
@@ -87,7 +87,7 @@ def serve_command(
             envvar="TWINVEC_SERVE_API_KEY_FILE",
             metavar="FILE",
             help="File of API keys, one per line: read KEY for reading, or write KEY for reading and writing. "
-            "TWINVEC_READ_API_KEY and TWINVEC_API_KEY can hold a further key of each kind.",
+            "TWINVEC_READ_API_KEY can hold one more read key, and TWINVEC_API_KEY one more write key.",
             show_default=False,
         ),
     ] = None,
@@ -145,13 +145,13 @@ def serve_command(
     twinvec serve --path ./store
     curl http://127.0.0.1:6380/v1/embeddings -H 'Content-Type: application/json' -d '{"input": "a text"}'
 
-    Embeddings follow the API of OpenAI (/v1/embeddings), reranking those of Cohere and Jina (/v1/rerank). Collections
-    have an API of their own (/v1/collections), and agents use the Model Context Protocol (/mcp). /docs describes the
-    API, and / is the page. Commands with the same --path talk to the server. SIGTERM or Ctrl+C stops the server once
-    requests in flight are answered; a second signal ends it at once.
+    Embeddings follow the API of OpenAI (/v1/embeddings), and reranking follows the APIs of Cohere and Jina
+    (/v1/rerank). Collections have an API of their own (/v1/collections), and agents use the Model Context Protocol
+    (/mcp). /docs describes the API, and / is the page. Other commands with the same --path use the running server.
+    SIGTERM or Ctrl+C stops the server once requests in flight are answered; a second signal ends it at once.
 
-    Without a key, only programs of this machine reach the server. To serve other machines, it needs a key and https, by
-    --tls-cert or by a proxy (--behind-proxy).
+    Without an API key, only programs on this machine reach the server. To serve other machines, the server needs a key
+    and https, by --tls-cert or by a proxy (--behind-proxy).
     """
     from twinvec_serve.process import run
     from twinvec_serve.safety.key_files import find_keys
@@ -207,7 +207,7 @@ def mcp_command(
 
 
 def _defaults() -> tuple[str, list[str], Any]:
-    """Return the model, the rerankers and the precision that the environment names, or otherwise the settings file."""
+    """Return the default model, rerankers and precision: of the environment, else of the settings file."""
     written = find_settings(Path.cwd())
     model = os.environ.get("TWINVEC_MODEL") or (written and written.model) or "default"
     reranker = os.environ.get("TWINVEC_RERANK") or (written and written.rerank)

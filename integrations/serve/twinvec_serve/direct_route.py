@@ -1,7 +1,7 @@
-"""Direct answers: frequent short requests bypass FastAPI, which only describes their route.
+"""A route that bypasses FastAPI, for frequent short requests. FastAPI only describes the route in its documentation.
 
-For a short text, FastAPI and Starlette spend more time on the route and its parameters than the rest of the request
-takes without the computation.
+For a short text, FastAPI and Starlette spend more time on the route and its parameters than the server on everything
+else but the model's computation.
 """
 
 from __future__ import annotations

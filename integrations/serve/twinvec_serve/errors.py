@@ -1,4 +1,4 @@
-"""Errors as answers: a status for each error, and one form for all.
+"""Answers to requests that failed: each error has a status, and all answers have one form.
 
 The form is OpenAI's, ``{"error": {"message", "type", "param", "code"}}``. The message of a twinvec error is sent to the
 client. An unexpected error is logged with its traceback and answered without its message.
@@ -6,16 +6,15 @@ client. An unexpected error is logged with its traceback and answered without it
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from json import JSONDecodeError
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -86,13 +85,13 @@ class Overloaded(RequestError):  # noqa: N818 - the state of the server, not a f
         )
 
 
-class TooManyMigrations(RequestError):  # noqa: N818 - as above
-    """As many collections are migrated or tuned as can be at once: 429; the message lists their names."""
+class TooManyMigrations(RequestError):  # noqa: N818 - the state of the server, not a fault
+    """Too many collections are being migrated or tuned: 429; the message lists their names."""
 
     def __init__(self, names: Sequence[str], retry_after: float) -> None:
         super().__init__(
-            f"only {len(names)} collections are migrated or tuned at a time, now {' and '.join(map(repr, names))}; try "
-            "again once one of them is done",
+            f"at most {len(names)} collections are migrated or tuned at a time, and {' and '.join(map(repr, names))} "
+            "are under way; try again when one of them is done",
             code="too_many_migrations",
             status=429,
             headers={"Retry-After": str(math.ceil(retry_after))},
@@ -140,7 +139,7 @@ _KNOWN = {
     StoreBusyError: (503, "store_busy"),
     StoreUnavailableError: (503, "store_unavailable"),
     StoreFullError: (507, "store_full"),
-    StoreLimitError: (400, "invalid_input"),  # as a filter that is malformed
+    StoreLimitError: (400, "invalid_input"),  # as for a malformed filter
     StoreCorruptError: (502, "store_corrupt"),
     StoreError: (502, "store_failed"),  # classes come after their subclasses, because the first match counts
 }
@@ -149,13 +148,13 @@ _KNOWN = {
 Other errors concern the server's own files and models; the log has their messages, or their tracebacks.
 """
 
-_UNLOADED = (ModelNotFoundError, ModelIntegrityError, UnsupportedModelError)
+_MODEL_ERRORS = (ModelNotFoundError, ModelIntegrityError, UnsupportedModelError)
 """Errors about a model of the server. Their messages have no text of a request, so the log may have them."""
 
 _CODES = {HTTPStatus.BAD_REQUEST: "invalid_request", HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body_too_large"}
 
 _LOG_MESSAGE = "log_message"
-"""Attribute of an error: its message for the log, if it is not that for the client."""
+"""Attribute of an error with its message for the log, if the client gets another message."""
 
 UNREADABLE = "There was an error parsing the body"
 """FastAPI's message for a body that Python's parser cannot read; ``_MESSAGES`` has a clearer one."""
@@ -190,12 +189,14 @@ class ErrorAnswer(BaseModel):
     error: ErrorFields = Field(description="What went wrong.")
 
 
-def error_answer(error: Exception) -> JSONResponse:
+def error_answer(error: Exception) -> Response:
     """Return the answer to a request that raised an error; see ``error_for_client``."""
     known = error_for_client(error)
     kind = _TYPES.get(known.status, "invalid_request_error" if known.status < 500 else "server_error")
     body = {"error": {"message": known.message, "type": kind, "param": known.param, "code": known.code}}
-    return JSONResponse(body, status_code=known.status, headers=known.headers)
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    content = text.encode(errors="backslashreplace")  # as JSON escapes lone surrogates
+    return Response(content, status_code=known.status, headers=known.headers, media_type="application/json")
 
 
 def error_for_client(error: Exception) -> RequestError:
@@ -227,7 +228,7 @@ def as_request_error(error: Exception) -> RequestError | None:
         return _http_error(error)
     if isinstance(error, ClientDisconnect):
         return ClientGoneError()
-    if isinstance(error, _UNLOADED):
+    if isinstance(error, _MODEL_ERRORS):
         with_log_message(error, str(error))
         return RequestError("a model cannot be loaded; the server's log says why", code="model_failed", status=500)
     for kind, (status, code) in _KNOWN.items():
@@ -238,7 +239,7 @@ def as_request_error(error: Exception) -> RequestError | None:
 
 
 def with_log_message(error: Exception, message: str) -> None:
-    """Let the log have another message of an error than the client."""
+    """Give an error a message for the log, while the client gets the error's own message."""
     setattr(error, _LOG_MESSAGE, message)
 
 
@@ -248,7 +249,7 @@ def add_error_answers(app: FastAPI) -> None:
         app.add_exception_handler(kind, _answer)
 
 
-async def _answer(_: Request, error: Exception) -> JSONResponse:
+async def _answer(_: Request, error: Exception) -> Response:
     return error_answer(error)
 
 
@@ -270,7 +271,7 @@ def _invalid(error: RequestValidationError) -> RequestError:
 def _fault(error: Mapping[str, Any], body: Any) -> tuple[str, str]:
     """Return the invalid parameter ("" if the body is not a JSON object), and what is wrong with it."""
     if error["type"] == "json_invalid":
-        return "", f"the body is not JSON: {JSONDecodeError(error['ctx']['error'], body, error['loc'][1])}"
+        return "", f"the body is not JSON: {json.JSONDecodeError(error['ctx']['error'], body, error['loc'][1])}"
     if tuple(error["loc"]) == ("body",):
         if error["input"] in (None, b""):
             return "", "the body is empty or null; send a JSON object"

@@ -1,7 +1,7 @@
 """Joined writes: the head and the body of an answer leave in one packet.
 
-uvicorn writes them one after the other, and uvloop sends each at once. For a short answer, the second packet costs the
-server and its client as much as the first.
+uvicorn writes the head and the body separately, and uvloop sends each write at once. For a short answer, the second
+packet costs the server and its client as much as the first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""JSON bodies, parsed so that the server answers other requests meanwhile.
+"""Parses JSON bodies without holding up other requests.
 
 A large body is parsed in a thread. Python's parser holds up all other threads, except while it calls a Python function.
-For a large body, it therefore calls such a function for each object. ``SteppedDecoder`` reads texts with many lists or
-items in Python, which takes longer but does not hold up other threads.
+For a large body, the parser therefore calls a function for each object (``itself``). ``SteppedDecoder`` parses texts
+with many lists or items in Python, which takes longer but does not hold up other threads.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ SMALL_BYTES = 64 * 1024
 """Largest text that is parsed on the event loop."""
 
 MOST_LISTS = 500_000
-"""Most lists in one JSON text, and most items of a list in a body that a form describes."""
+"""Largest number of lists in a JSON text, and of items in a list of a body that a pydantic model describes."""
 
-_MANY_LISTS = 20_000  # Python's parser reads this many lists in a few milliseconds
-_MANY_COMMAS = 100_000  # this many commas between numbers take as long; commas within texts take no time
-_MOST_FIELDS = 1000  # largest number of fields in a body that a form describes
+_MANY_LISTS = 20_000  # Python's parser needs a few milliseconds for this many lists
+_MANY_COMMAS = 100_000  # it needs as long for this many commas between numbers; commas within texts cost nothing
+_MOST_FIELDS = 1000  # largest number of fields of a body that a pydantic model describes
 
 
 class SteppedDecoder(json.JSONDecoder):
-    """JSON decoder that reads lists in Python; a text with more than ``MOST_LISTS`` lists raises DocumentError."""
+    """JSON decoder that parses lists in Python; raises DocumentError for a text with more than ``MOST_LISTS`` lists."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -48,7 +48,7 @@ class SteppedDecoder(json.JSONDecoder):
 
 
 def decoder_for(text: bytes) -> type[json.JSONDecoder]:
-    """Return the decoder that reads a JSON text without holding up other threads for long."""
+    """Return the decoder that parses a JSON text without holding up other threads for long."""
     is_long = text.count(b"[") > _MANY_LISTS or text.count(b",") > _MANY_COMMAS
     return SteppedDecoder if is_long else json.JSONDecoder
 

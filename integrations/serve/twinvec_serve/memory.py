@@ -23,7 +23,7 @@ def limit_memory() -> None:
 
 
 async def trim_regularly() -> None:
-    """Let glibc give the free pages inside its heaps back to the system, again and again until this is cancelled."""
+    """Let glibc give free pages inside its heaps back to the system every 30 seconds, until the task is cancelled."""
     while True:
         await asyncio.sleep(_TRIM_SECONDS)
         await asyncio.to_thread(trim)

@@ -1,4 +1,4 @@
-"""Requests of twinvec's own commands on the server's machine, which prove that they can read the store's folder."""
+"""Recognises requests of twinvec's own commands by a secret that lies in the store's folder."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _is_own: ContextVar[bool] = ContextVar("is_own", default=False)
 
 
 def is_own_command() -> bool:
-    """Return whether the present request is from a command that can read the store's folder."""
+    """Return whether the present request is from a twinvec command that can read the store's folder."""
     return _is_own.get()
 
 
 class OwnCommands:
-    """Notes for each request whether it is from such a command; ``secret`` returns the secret in the store's folder."""
+    """Middleware that checks whether a request has the secret of the store's folder; ``secret`` returns the secret."""
 
     def __init__(self, app: ASGIApp, secret: Callable[[], str | None]) -> None:
         self._app = app

@@ -40,7 +40,7 @@ except ImportError:  # Windows has no such limit
 
 _TERMINAL = "/dev/tty"
 _KEEP_ALIVE_SECONDS = 75  # longer than the 60 s of most proxies, so that they never use a closed connection
-_WAITING = 2048  # connections that may wait until they are accepted
+_BACKLOG = 2048  # largest number of connections that wait until the server accepts them
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ def run(settings: ServeSettings, *, ready: Callable[[str], None], stopping: Call
     TwinvecError if the store's folder cannot be used, another process has the store, or a model cannot be loaded.
     """
     check_exposure(settings)
-    if settings.url is None:  # checked before the port, which may be taken by a server of the same store
+    if settings.url is None:  # before the port, because a server of the same store may have taken the port
         Announcement.check_place(settings.path or DEFAULT_PATH)
     limit_memory()
     _permit_open_files()
@@ -67,13 +67,13 @@ def run(settings: ServeSettings, *, ready: Callable[[str], None], stopping: Call
 
 
 def _permit_open_files() -> None:
-    """Raise the number of files that the process may open to the most that the system permits.
+    """Raise the limit of open files to the largest number that the system permits.
 
-    Each client and each collection takes some of them, and the usual number is 1,024.
+    The usual limit is 1,024, and each client and each collection needs open files.
     """
     if resource is not None:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with suppress(OSError, ValueError):  # the number stays; macOS refuses a number without a limit
+        with suppress(OSError, ValueError):  # the limit stays: macOS refuses an infinite one
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
@@ -95,10 +95,10 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 @contextmanager
 def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
-    """Listen at every IP address of a host name.
+    """In the block, listen at every IP address of a host name; yield the sockets.
 
-    Clients can connect, and wait until the server answers. The server listens before it loads models, so that an error
-    for a taken port comes at once. Raise ConfigurationError if the port is taken or not permitted, or the host is not
+    The server listens before it loads models, so that the error for a taken port comes at once. Clients that connect
+    wait until the models are loaded. Raise ConfigurationError if the port is taken or not permitted, or the host is not
     this machine.
     """
     with ExitStack() as open_sockets:
@@ -112,13 +112,13 @@ def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
                 if family == socket.AF_INET6:
                     each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 each.bind(address)
-                each.listen(_WAITING)
+                each.listen(_BACKLOG)
         except OSError as error:
-            raise ConfigurationError(_why_not(error, host, port)) from error
+            raise ConfigurationError(_listen_failure(error, host, port)) from error
         yield sockets
 
 
-def _why_not(error: OSError, host: str, port: int) -> str:
+def _listen_failure(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
             f"another process listens at port {port} of {host}: choose another port with --port, or stop that process"
@@ -179,7 +179,7 @@ def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        backlog=_WAITING,
+        backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=round(settings.stop_seconds) + LAST_ANSWERS_SECONDS,
         ssl_certfile=settings.tls_cert,
@@ -188,9 +188,10 @@ def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, with callbacks when it is ready and when it stops. A second signal ends the process.
+    """uvicorn's server with three callbacks.
 
-    The first signal calls ``stopping``; then the event loop calls ``begin_stop``.
+    ``ready`` is called when the server accepts requests. The first signal calls ``stopping``; then the event loop calls
+    ``begin_stop``. A second signal ends the process at once.
     """
 
     def __init__(
@@ -208,7 +209,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         gc.collect()
-        gc.freeze()  # full garbage collections, which hold up every request, skip the objects that stay
+        gc.freeze()  # garbage collections, which hold up every request, skip the objects that exist now
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -218,7 +219,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # nothing to do: _catch_signals has set handlers that also work before and after this time
+        yield  # uvicorn's handlers are not needed: those of _catch_signals also work before and after it serves
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit or not self.started:

@@ -1,6 +1,6 @@
 """Log lines for answers with a status of 500 or more: each reason at most once a minute.
 
-An error of the engine may quote a text, so the log does not have its message.
+The message of a store's error may quote a text of a user, so the log leaves the message out.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _logged: dict[str, float] = {}
 def log_reason(status: int, code: str | None, message: str) -> None:
     """Log why an answer has a status of 500 or more, unless the reason was logged within the last minute.
 
-    Reasons that differ only in numbers count as the same. A server that is starting logs nothing.
+    Reasons that differ only in numbers count as the same. Answers of a server that is still starting are not logged.
     """
     if code == _EXPECTED:
         return
-    reason = "the engine failed; the client was told why" if code == _MAY_QUOTE else message
+    reason = "the store failed; the answer to the client says why" if code == _MAY_QUOTE else message
     key, now = f"{code} {_NUMBER.sub('', reason)}", time.monotonic()
     if now - _logged.get(key, -_EVERY_SECONDS) < _EVERY_SECONDS:
         return

@@ -27,7 +27,7 @@ class Services:
     maintenance: Maintenance
 
 
-async def services(request: Request) -> Services:  # async: FastAPI runs other dependencies in threads
+async def services(request: Request) -> Services:  # async, because FastAPI runs other functions in threads
     """Return the services of the request's server."""
     return cast(Services, request.app.state.services)
 

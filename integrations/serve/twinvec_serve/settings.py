@@ -12,7 +12,7 @@ MAXSIM = "maxsim"
 """The name of the reranker that every server has."""
 
 LAST_ANSWERS_SECONDS = 5
-"""Seconds after ``stop_seconds`` for answering the ingests that the stop has ended: a model may still compute."""
+"""Seconds after ``stop_seconds`` in which the server answers the ingests that its stop has ended."""
 
 _MIB = 2**20
 
@@ -33,9 +33,9 @@ class ServeSettings(BaseModel):
         tls_cert: File of the certificate, in PEM, with the certificates of its issuers.
         tls_key: File of the certificate's private key, in PEM.
         behind_proxy: Whether a proxy in front of the server speaks TLS for it.
-        allow_origins: Origins besides the server's own whose pages may use it, such as ``https://search.example.com``.
+        allow_origins: Further origins whose pages may use the server, such as ``https://search.example.com``.
         max_body_bytes: Largest body of a request.
-        max_ingest_bytes: Largest body of a request whose documents, or whose archive, are read as a stream.
+        max_ingest_bytes: Largest body of a request with files, NDJSON or an archive, which is read while it arrives.
         max_texts: Largest number of texts, queries, documents or ids in one list of a request.
         max_text_chars: Largest number of characters of a query, or of a text to embed or rerank; documents to ingest
             may be longer.

@@ -69,8 +69,8 @@ def test_what_is_written_is_read(cluster, tmp_path, kind):
     )
     (tmp_path / "more.txt").write_text("\n".join(TEXTS) + "\n")
     target = tmp_path / f"copy.{kind}"
-    for source in ("more.txt", "texts.jsonl"):  # the second one replaces the first one
-        write(read(str(tmp_path / source)), str(target))
+    for source, slash in (("more.txt", ""), ("texts.jsonl", "/")):  # the second one replaces the first one
+        write(read(str(tmp_path / source)), f"{target}{slash}")
         found = read(str(target)).take_all()
         assert sorted(row["text"] for row in found) == sorted(TEXTS)
     assert {row["n"]: row["text"] for row in found} == dict(enumerate(TEXTS))

@@ -98,6 +98,8 @@ FINE = [[1.0, 0.0], [0.0, 1.0]]
         ({"id": [1, 2]}, ConfigurationError, "vectors: no column 'vector'; the dataset's columns: id"),
         ({"name": [1, 2], "vector": FINE}, ConfigurationError, "no column 'id'"),
         ({"id": ["a", "b"], "vector": [[1.0, 2.0], [1.0, float("nan")]]}, InputError, "vector of 'b' is not finite"),
+        ({"id": ["a", "b"], "vector": [[1.0, 2.0], [1.0, 2e19]]}, InputError, "'b' is .*too large for float32"),
+        ({"id": pa.array([1, 2**63], pa.uint64()), "vector": FINE}, InputError, "an id is too large"),
         ({"id": [1, 2], "vector": [[1.0, 2.0], [1.0]]}, InputError, "vectors of 1 and 2 numbers"),
         ({"id": [1, 2], "vector": [[1.0, 2.0], None]}, InputError, "a row has no vector"),
         ({"id": [1, 2], "vector": [[1, 2], [3, 4]]}, InputError, "codes such as those of int8"),

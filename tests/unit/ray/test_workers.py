@@ -12,9 +12,9 @@ from qdrant_client import models
 
 from crash.cluster.ray_ingests import committed
 from stand_in import STRICT, StandIn
-from twinvec.errors import ConfigurationError, StoreUnavailableError
+from twinvec.errors import ConfigurationError, InputError, StoreUnavailableError
 from twinvec_qdrant import Collection, IngestReport
-from twinvec_ray import ingest
+from twinvec_ray import ingest, read
 from twinvec_ray.cluster import plan
 from twinvec_ray.helpers import RayHelpers
 from twinvec_ray.pool import BUSY, Pool
@@ -276,6 +276,12 @@ def test_an_encoder_that_gives_vectors_of_two_sizes_fails_one_document(cluster, 
     ((source, reason),) = report.failures
     assert source == "d5"
     assert "vectors of shape" in reason
+
+
+def test_a_line_of_a_dataset_that_is_not_json_is_named_without_a_traceback(cluster, tmp_path):
+    (tmp_path / "bad.jsonl").write_text('{"id": "a", "text": "fine"}\n{"id": "b", "text":\n', encoding="utf-8")
+    with pytest.raises(InputError, match=r"^\S+bad\.jsonl:2: not JSON: [^\n]+\ncommitted before the error: 0 new"):
+        ingest(read(tmp_path / "bad.jsonl"), "notes", tmp_path / "store", encoder=encoder(), num_workers=1)
 
 
 def test_a_range_is_refused_where_the_cluster_lacks_the_least(cluster):

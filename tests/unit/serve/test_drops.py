@@ -283,3 +283,12 @@ def test_drops_under_searches_and_ingests_make_no_request_fail(tiny, tmp_path):
     assert others <= {(404, "document_not_found")}
     assert {path for path, status, _ in seen if status == 200} == {path for _, path, _ in uses}
     assert any(status == 404 for path, status, _ in seen if path.endswith("/search"))
+
+
+def test_the_server_forgets_the_names_of_requests_that_have_ended(prompted, tmp_path):
+    with TestClient(create_app(ServeSettings(models={"small": prompted}, path=tmp_path))) as asked:
+        fill(asked)
+        for number in range(3):
+            assert codes(asked.delete(f"/v1/collections/missing-{number}")) == [(404, "collection_not_found")]
+        ingests = asked.app.state.services.collections.ingests
+        assert (dict(ingests._turns), dict(ingests._waiting)) == ({}, {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,6 +16,7 @@ from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.direct_route import DirectRoute
 from twinvec_serve.routes import embeddings
 
+JSON = {"Content-Type": "application/json"}
 TEXTS = ["How do I compare two files?", "", "Größe 日本語 🚀", "the quick brown fox"]
 
 
@@ -83,14 +85,16 @@ def test_one_text_is_a_list_of_one_and_the_first_model_is_the_default(client, en
         ("input-type", "query", "input_type"),
         ("encodingFormat", "base64", "encoding_format"),
         ("modle", "owner/other", "model"),
+        ("model\ud800", "owner/other", "model"),
     ],
 )
-def test_a_slip_of_a_name_is_refused(client, name, value, meant) -> None:
-    answer = client.post("/v1/embeddings", json={"input": TEXTS, name: value})
+def test_a_typo_of_a_name_is_refused(client, name, value, meant) -> None:
+    answer = client.post("/v1/embeddings", content=json.dumps({"input": TEXTS, name: value}), headers=JSON)
     assert answer.status_code == 400
     error = answer.json()["error"]
     assert (error["message"], error["param"]) == (f"{name}: is not known; did you mean {meant}?", name)
-    assert client.post("/v1/embeddings", json={"input": TEXTS, name: None}).status_code == 200
+    without = client.post("/v1/embeddings", content=json.dumps({"input": TEXTS, name: None}), headers=JSON)
+    assert without.status_code == 200
 
 
 @pytest.mark.parametrize(

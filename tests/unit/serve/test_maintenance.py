@@ -68,7 +68,11 @@ async def migrating(client, collections, body=SLOWLY, encoded=1):
     """A migration that is under way and has encoded so many chunks; yields the request."""
     request = asyncio.create_task(client.post(MIGRATE, json=body))
     await until(
-        lambda: (work := collections.ingests.beside("docs")) and work.step == "migrating" and work.finished >= encoded
+        lambda: (
+            (work := collections.ingests.background_work("docs"))
+            and work.step == "migrating"
+            and work.finished >= encoded
+        )
     )
     yield request
 
@@ -194,11 +198,11 @@ async def test_only_two_collections_are_migrated_at_once(settings):
             await fill(client, name)
         paths = [f"/v1/collections/{name}/migrate" for name in ("docs", "more", "third")]
         under_way = [asyncio.create_task(client.post(path, json=SLOWLY)) for path in paths[:2]]
-        await until(lambda: collections.ingests.beside("docs") and collections.ingests.beside("more"))
+        await until(lambda: collections.ingests.background_work("docs") and collections.ingests.background_work("more"))
         refused = await client.post(paths[2], json=SLOWLY)
         assert (code(refused), refused.headers["retry-after"]) == ((429, "too_many_migrations"), "10")
         assert refused.json()["error"]["message"].startswith(
-            "only 2 collections are migrated or tuned at a time, now 'docs' and 'more'; try again"
+            "at most 2 collections are migrated or tuned at a time, and 'docs' and 'more' are under way; try again"
         )
         for path, request in zip(paths, under_way, strict=False):
             await client.post(path, json={"drop_others": True})  # before it has begun to encode
@@ -212,7 +216,7 @@ async def test_a_migration_goes_on_without_its_client(settings, new):
         async with migrating(client, collections, {"model": "new", "rate": 25}) as request:
             request.cancel()
             assert (await client.get(DOCS)).json()["migrating_to"] == str(new)
-        await until(lambda: collections.ingests.beside("docs") is None)
+        await until(lambda: collections.ingests.background_work("docs") is None)
         assert (await client.get(DOCS)).json()["model"] == str(new)
 
 

@@ -147,7 +147,7 @@ async def test_a_migration_comes_first(settings, tmp_path):
     async with running(both) as (client, collections):
         await fill(client)
         request = asyncio.create_task(client.post(f"{DOCS}/migrate", json={"model": "new", "rate": 1}))
-        await until(lambda: collections.ingests.beside("docs"))
+        await until(lambda: collections.ingests.background_work("docs"))
         assert code(await client.post(REPAIR)) == (409, "migration_under_way")
         await client.post(f"{DOCS}/migrate", json={"drop_others": True})
         await request

@@ -102,14 +102,14 @@ def test_fields_of_other_services_are_ignored(client, path) -> None:
         ("models", "model"),
     ],
 )
-def test_a_slip_is_refused_and_its_field_named(client, path, name, meant) -> None:
+def test_a_typo_is_refused_and_its_field_named(client, path, name, meant) -> None:
     answer = client.post(path, json={"query": QUERY, "documents": TEXTS, name: 1})
     assert answer.status_code == 400
     error = answer.json()["error"]
     assert (error["message"], error["param"]) == (f"{name}: is not known; did you mean {meant}?", name)
 
 
-def test_a_slip_of_a_field_that_is_missing_is_refused(client) -> None:
+def test_a_typo_of_a_field_that_is_missing_is_refused(client) -> None:
     for name, meant in (("document", "documents"), ("querry", "query")):
         given = {"query": QUERY, "documents": TEXTS, name: TEXTS}
         del given[meant]

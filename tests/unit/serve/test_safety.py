@@ -541,9 +541,9 @@ def test_the_reason_of_an_error_is_logged_once_a_minute(caplog, monkeypatch):
     for kind, status in (("full", 503), ("full", 503), ("full", 503), ("starting", 503), ("engine", 502)):
         assert asked.get(f"/v1/fails/{kind}").status_code == status
     reasons = [each for each in caplog.messages if "answered with" in each]
-    full, engine = reasons
+    full, failed = reasons
     assert full.startswith(f"requests are answered with 503 (store_unavailable): {place}: the disk is full")
-    assert engine.startswith("requests are answered with 502 (store_failed): the engine failed")
+    assert failed.startswith("requests are answered with 502 (store_failed): the store failed")
 
 
 def test_logs_and_settings_name_no_text_and_no_key(caplog):

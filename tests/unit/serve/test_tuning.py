@@ -204,7 +204,7 @@ async def test_it_goes_on_without_its_client(tiny_model, tmp_path, held):
         request = await begun_request(client, begun)
         request.cancel()
         go_on.set()
-        await until(lambda: collections.ingests.beside("docs") is None)
+        await until(lambda: collections.ingests.background_work("docs") is None)
         assert await stages(client) == ["dense"]
 
 

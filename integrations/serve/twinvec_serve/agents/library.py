@@ -1,6 +1,6 @@
-"""The tools' access to the collections of a store: their names, and each collection open.
+"""How the tools for agents reach the collections of a store.
 
-A server gives the tools its open collections (``OpenCollections``). ``twinvec mcp`` over standard input gives them a
+``twinvec serve`` gives the tools its open collections (``OpenCollections``). ``twinvec mcp`` gives the tools a
 ``Library``, which opens each collection at its first use. Processes take turns at an embedded store, so other commands
 can use it too.
 """
@@ -21,7 +21,7 @@ from twinvec_qdrant import Collection, CollectionGoneError, list_collections, op
 
 
 class Shelf(Protocol):
-    """The collections of one store."""
+    """The collections of one store, as the tools use them."""
 
     async def names(self) -> list[str]:
         """Return the names of all collections."""
@@ -67,7 +67,10 @@ class Library:
 
     @contextmanager
     def using(self, opened: Collection) -> Iterator[None]:
-        """In the block, forget the collection if its folder was removed or replaced; the next call opens it again."""
+        """In the block, close the collection if its folder was removed or replaced; the next call opens it again.
+
+        Raise StoreUnavailableError in this case.
+        """
         try:
             yield
         except CollectionGoneError as error:

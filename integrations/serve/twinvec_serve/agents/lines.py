@@ -1,4 +1,4 @@
-"""Errors for invalid lines of standard input: the SDK does not answer such lines, and an agent would wait for ever."""
+"""Errors for invalid lines of standard input. The SDK does not answer these lines, and an agent would wait for ever."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The tools over HTTP: the route ``/mcp``, and the session manager that runs as long as the server.
+"""The tools over HTTP: the route ``/mcp``, and the SDK's session manager, which runs as long as the server.
 
-The SDK takes a second to import, so it is imported at the first request of an agent. Requests do not depend on each
-other, so a stop of the server loses no session. Keys, hosts and origins are checked earlier, as for every path
+The SDK takes a second to import, so it is imported at the first request of an agent. Sessions have no state, so a stop
+of the server loses none. Keys, hosts and origins are checked earlier, as for every path
 (``twinvec_serve.safety``).
 """
 
@@ -34,7 +34,7 @@ def add_routes(app: FastAPI) -> None:
 
 @asynccontextmanager
 async def running_sessions(app: FastAPI) -> AsyncIterator[None]:
-    """Answer agents while the server runs."""
+    """In the block, answer the requests of agents at ``/mcp``."""
     services = app.state.services
     sessions = _Sessions(services.collections, services.settings.max_body_bytes)
     app.state.agents = sessions
@@ -49,7 +49,7 @@ async def running_sessions(app: FastAPI) -> AsyncIterator[None]:
 
 
 class _Endpoint:
-    """Hands requests to the session manager."""
+    """The route ``/mcp``, which passes requests on to the session manager."""
 
     def __init__(self) -> None:
         self.route = Route(PATH, self, methods=_METHODS, include_in_schema=False)

@@ -17,7 +17,7 @@ from twinvec.support.checks import listed
 from twinvec.version import __version__
 from twinvec_serve.agents.library import Shelf
 from twinvec_serve.agents.lines import readable
-from twinvec_serve.agents.tools import Tools, understood
+from twinvec_serve.agents.tools import Tools, with_readable_errors
 from twinvec_serve.errors import faults_of
 
 Tool = Callable[..., Coroutine[Any, Any, Any]]
@@ -79,5 +79,5 @@ def build(shelf: Shelf, around: Callable[[Tool], Tool] = lambda tool: tool) -> M
         (tools.get_documents, "Read several documents"),
     ):
         described = inspect.getdoc(tool)  # without the indentation of the source
-        server.add_tool(around(understood(tool)), title=title, description=described, annotations=_READS)
+        server.add_tool(around(with_readable_errors(tool)), title=title, description=described, annotations=_READS)
     return server

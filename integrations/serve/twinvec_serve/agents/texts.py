@@ -23,8 +23,8 @@ class Place(NamedTuple):
     last: int | None = None
 
 
-class Stretch(NamedTuple):
-    """The requested part of a document: its first and last line, and the first character of the first line.
+class LineRange(NamedTuple):
+    """The requested lines of a document: the first and the last, and the first character of the first line.
 
     Lines and characters are counted from 1. None stands for the beginning or the end.
     """

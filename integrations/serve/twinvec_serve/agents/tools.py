@@ -24,7 +24,7 @@ from twinvec.retrieval.documents import Document
 from twinvec_qdrant import Collection, CollectionHit, best_first
 from twinvec_serve.agents.library import Shelf
 from twinvec_serve.agents.results import CollectionInfo, Collections, Documents, DocumentText, Found, Search, SourceInfo
-from twinvec_serve.agents.texts import Stretch, cut_text, lines_of, metadata_of, parse_place, passage_of, place_of
+from twinvec_serve.agents.texts import LineRange, cut_text, lines_of, metadata_of, parse_place, passage_of, place_of
 from twinvec_serve.errors import RequestError, error_for_client
 
 P = ParamSpec("P")
@@ -56,8 +56,8 @@ OneCollection = Annotated[
 ]
 
 
-def understood(tool: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Turn errors of a tool into messages for the language model; the log has the server's own errors."""
+def with_readable_errors(tool: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Wrap a tool so that its errors become messages for the language model; the log has the server's own errors."""
 
     @wraps(tool)
     async def run(*args: P.args, **options: P.kwargs) -> T:
@@ -79,7 +79,7 @@ class _Failures:
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
-        """End the ``with`` block at an error of this collection, and note the error."""
+        """In the block, note an error of this collection instead of raising it."""
         try:
             yield
         except (TwinvecError, RequestError) as error:
@@ -243,8 +243,8 @@ class Tools:
                         if place is not None and each.id == place.id and from_line is None and to_line is None:
                             from_line, to_line = place.first, place.last
                         described = await asyncio.to_thread(opened.described, [each.id])
-                        stretch = Stretch(from_line, to_line, from_char)
-                        return _text(name, each, stretch, MAX_CHARS, described.get(each.id))
+                        lines = LineRange(from_line, to_line, from_char)
+                        return _text(name, each, lines, MAX_CHARS, described.get(each.id))
                     nearest += await asyncio.to_thread(opened.nearest_ids, wanted[-1], _SUGGESTIONS)
         failures.raise_if_all(names)
         where = f"the collection {collection!r}" if collection is not None else "the collections"
@@ -308,7 +308,7 @@ async def _add_fitting(found: Documents, opened: Collection, pattern: str, max_c
                 found.left_out.append(fitting)
             continue
         for each in await opened.aget([fitting]):
-            found.documents.append(_text(opened.name, each, Stretch(), max(left - _excess(fitting), 1)))
+            found.documents.append(_text(opened.name, each, LineRange(), max(left - _excess(fitting), 1)))
             left -= _size(found.documents[-1])
 
 
@@ -331,7 +331,7 @@ def _described(info: dict[str, Any]) -> CollectionInfo:
 
 
 def _keep_better(best: dict[tuple[str, str], tuple[int, CollectionHit]], rank: int, found: CollectionHit) -> None:
-    """Keep, for each document, the most relevant hit of all phrasings, with the best rank of the document's hits."""
+    """Keep the more relevant one of two hits of a document, and the better one of their ranks."""
     key = found.collection, found.hit.id
     first, known = best.get(key, (rank, found))
     is_better = (found.hit.relevance or 0.0) > (known.hit.relevance or 0.0)
@@ -353,10 +353,10 @@ def _found(name: str, hit: Hit, text: str, place: str, described: str | None) ->
     )
 
 
-def _text(name: str, document: Document, wanted: Stretch, chars: int, described: str | None = None) -> DocumentText:
+def _text(name: str, document: Document, wanted: LineRange, chars: int, described: str | None = None) -> DocumentText:
     """Return the ``wanted`` part of a document, cut at ``chars`` characters.
 
-    Raise ToolError if the document has no such lines.
+    Raise ToolError if the document lacks the wanted lines.
     """
     lines = document.text.split("\n")
     first, last, char = wanted.first or 1, wanted.last or len(lines), wanted.char or 1
@@ -392,5 +392,5 @@ def _size(document: DocumentText) -> int:
 
 
 def _excess(identity: str) -> int:
-    """Return the characters of an id that count as text."""
+    """Return by how many characters an id exceeds ``_ID_CHARS``; these count as text."""
     return max(len(identity) - _ID_CHARS, 0)

@@ -23,7 +23,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Backups:
-    """The backups of a server's embedded store. ``url`` is the address of a Qdrant server that is used instead."""
+    """The backups of an embedded store. Collections of a Qdrant server (``url``) have none."""
 
     def __init__(self, collections: OpenCollections, path: Path | None, url: str | None) -> None:
         self._collections = collections
@@ -54,7 +54,7 @@ class Backups:
             over.set()
 
     async def restore(self, name: str, pieces: Iterator[bytes]) -> Work[Backup]:
-        """Begin to restore a new collection from a tar archive, which arrives in pieces; nothing is left if it fails.
+        """Begin to restore a new collection from a tar archive, which arrives in pieces. A failure leaves nothing.
 
         Raise ConfigurationError for a collection of a Qdrant server or a bad name, RequestError (409) if the name is
         taken, and Overloaded if too many backups are under way.
@@ -70,7 +70,7 @@ class Backups:
 
     async def _restored(self, name: str, pieces: Iterator[bytes]) -> Backup:
         try:
-            with self._collections.ingests.answering_closes(None):
+            with self._collections.ingests.explaining_errors(None):
                 received = await to_thread.run_sync(ReceivedBackup, pieces, self._path, limiter=self._receiving)
             try:
                 return await self._collections.restored(name, received.restore)
@@ -89,7 +89,7 @@ class Backups:
         self._number += 1
 
     async def _made(self, name: str) -> TemporaryBackup:
-        async with self._collections.kept(name):
+        async with self._collections.not_dropped(name):
             return await self._collections.run(TemporaryBackup, name, self._path)
 
     async def _pieces(self, packed: Iterator[bytes]) -> AsyncIterator[bytes]:

@@ -1,8 +1,8 @@
 """Ingests, one at a time in a collection. Each runs to its end, even if its client has gone.
 
-Only a stop of the server ends an ingest earlier (``give_up``): the collection is closed during the ingest, with the
-effect of a kill. A drop waits for the ingests before it; later ingests find no collection. A migration or tuning
-goes on while the ingests of its collection do; a drop ends it.
+Only a stop of the server ends an ingest earlier: it closes the collection, which has the effect of a kill. A drop waits
+for the earlier ingests of its collection; later ingests find no collection. A migration or tuning runs beside the
+ingests of its collection; a drop ends it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from anyio import CapacityLimiter, to_thread
 from twinvec.errors import CollectionNotFoundError, StoreBusyError, StoreError, StoreUnavailableError, TwinvecError
 from twinvec_qdrant import Collection, CollectionGoneError, RootElsewhere
 from twinvec_serve.collections.store_place import StorePlace
-from twinvec_serve.collections.work import Ingest, Stepped, Work
+from twinvec_serve.collections.work import BackgroundWork, Ingest, Work
 from twinvec_serve.errors import Overloaded, ServerStopsError, TooManyMigrations
 
 T = TypeVar("T")
 
 _AT_ONCE = 8  # largest number of ingests at the same time, each in another collection
-_BESIDE = 2  # largest number of collections that are migrated or tuned at the same time
+_MOST_BACKGROUND = 2  # largest number of collections that are migrated or tuned at the same time
 _MOST_WAITING = 32  # largest number of ingests that wait in one collection
 _RETRY_SECONDS = 10.0
 
@@ -36,12 +36,12 @@ class Ingests:
     """The ingests and deletions of a server. In one collection, they run one after the other.
 
     Args:
-        place: The place of the store, which errors do not show.
+        place: The place of the store, which errors must not show.
 
     Attributes:
-        dropped: Open collections that a drop has closed; kept as long as calls refer to them.
-        repaired: The same for repairs.
-        gone: Open collections that another program has dropped or replaced; the next request opens them again.
+        dropped: Collections that a drop has closed while calls may still use them.
+        repaired: Collections that a repair has closed while calls may still use them.
+        gone: Open collections that another program has dropped or replaced. The next request opens its successor.
     """
 
     def __init__(self, place: StorePlace) -> None:
@@ -54,8 +54,8 @@ class Ingests:
         self._under_way: set[asyncio.Task[Any]] = set()
         self._given_up = asyncio.Event()
         self._threads = CapacityLimiter(_AT_ONCE)
-        self._beside: dict[str, Stepped] = {}
-        self._threads_beside = CapacityLimiter(_BESIDE)
+        self._background: dict[str, BackgroundWork] = {}
+        self._background_threads = CapacityLimiter(_MOST_BACKGROUND)
 
     @property
     def crowded(self) -> bool:
@@ -67,7 +67,7 @@ class Ingests:
         return self._waiting[name] > 0
 
     def begin(self, opened: Collection, documents: Iterable[Any], total: int | None = None, **options: Any) -> Ingest:
-        """Begin an ingest, which goes on if its client goes away; raise Overloaded if too many ingests wait.
+        """Begin an ingest, which goes on without its client; raise Overloaded if too many ingests wait.
 
         ``documents`` and ``options`` are arguments of ``Collection.ingest``. ``total`` is the number of documents, if
         ``documents`` has no length.
@@ -89,25 +89,25 @@ class Ingests:
         called = partial(self._called, opened, partial(_begun, work, function))
         work.done = self.in_turn(opened.name, called)
 
-    def begin_beside(self, opened: Collection, work: Stepped, function: Callable[[], Any]) -> None:
-        """Begin a migration or tuning, during which searches and ingests go on; a collection has at most one of these.
+    def begin_background(self, opened: Collection, work: BackgroundWork, function: Callable[[], Any]) -> None:
+        """Begin a migration or tuning of a collection that has none under way; its searches and ingests go on.
 
         Raise TooManyMigrations if too many collections have such work.
         """
-        if len(self._beside) >= _BESIDE:
-            raise TooManyMigrations(list(self._beside), _RETRY_SECONDS)
-        called = self._called(opened, partial(_begun, work, function), self._threads_beside)
+        if len(self._background) >= _MOST_BACKGROUND:
+            raise TooManyMigrations(list(self._background), _RETRY_SECONDS)
+        called = self._called(opened, partial(_begun, work, function), self._background_threads)
         work.done = task = self.start(called)
-        self._beside[opened.name] = work
-        task.add_done_callback(lambda _: self._beside.pop(opened.name))
+        self._background[opened.name] = work
+        task.add_done_callback(lambda _: self._background.pop(opened.name))
 
-    def beside(self, name: str) -> Stepped | None:
-        """Return the migration or tuning that goes on beside the ingests of a collection, or None."""
-        return self._beside.get(name)
+    def background_work(self, name: str) -> BackgroundWork | None:
+        """Return the migration or tuning of a collection that is under way, or None."""
+        return self._background.get(name)
 
-    async def ended_beside(self, name: str) -> None:
-        """Wait for the end of the work beside the ingests of a collection."""
-        if (work := self.beside(name)) is not None:
+    async def background_ended(self, name: str) -> None:
+        """Wait until the migration or tuning of a collection, if there is one, has ended."""
+        if (work := self.background_work(name)) is not None:
             await asyncio.wait([work.done])
 
     async def write(self, opened: Collection, function: Callable[[], T]) -> T:
@@ -128,7 +128,7 @@ class Ingests:
             raise Overloaded(_RETRY_SECONDS)
         self._waiting[name] += 1
         task = self.start(self._in_turn(name, work))
-        task.add_done_callback(lambda _: self._waiting.subtract([name]))
+        task.add_done_callback(lambda _: self._leave(name))
         return task
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -147,8 +147,8 @@ class Ingests:
         self._given_up.set()
 
     @contextmanager
-    def answering_closes(self, opened: Collection | None) -> Iterator[None]:
-        """Translate the error of a call: hide the place of the store, and tell why ``opened`` was closed meanwhile.
+    def explaining_errors(self, opened: Collection | None) -> Iterator[None]:
+        """In the block, hide the place of the store in errors, and raise an error that says why ``opened`` was closed.
 
         Raise CollectionNotFoundError if the collection is dropped, StoreBusyError if it is repaired, and
         ServerStopsError if the server ends. Note a collection that another program has dropped or replaced in
@@ -185,8 +185,14 @@ class Ingests:
         async with self._turns.setdefault(name, asyncio.Lock()):
             return await work()
 
+    def _leave(self, name: str) -> None:
+        self._waiting[name] -= 1
+        if not self._waiting[name]:
+            del self._waiting[name]
+            self._turns.pop(name, None)
+
     async def _called(self, opened: Collection, function: Callable[[], T], threads: CapacityLimiter | None = None) -> T:
-        with self.answering_closes(opened):
+        with self.explaining_errors(opened):
             return await to_thread.run_sync(function, limiter=threads or self._threads)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
@@ -196,7 +202,7 @@ class Ingests:
 
 
 class Bridge(Iterator[T]):
-    """An iterator in a thread over the items of an asynchronous iterator of pages; a page is fetched when needed.
+    """An iterator for a thread over the items of asynchronous pages; it fetches a page when it needs one.
 
     ``given_up`` ends the wait for a page with ServerStopsError.
     """
@@ -229,7 +235,7 @@ class Bridge(Iterator[T]):
 
 
 class _Sized:
-    """The documents of an ingest, with their number if it is known. Iterating notes the document read last."""
+    """The documents of an ingest, with their number if it is known; records which document was read last."""
 
     def __init__(self, documents: Iterable[Any], ingest: Ingest) -> None:
         self._documents = documents

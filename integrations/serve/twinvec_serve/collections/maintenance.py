@@ -1,8 +1,8 @@
-"""Maintenance that clients request: migrations, tuning, rebuilds of indexes. Each goes on if its client goes away.
+"""Maintenance that clients request: migrations, tuning, repairs, rebuilds of indexes. It goes on without its client.
 
-Searches and ingests go on during a migration or tuning. A collection has at most one of these at a time. A drop of the
-collection ends it; ``drop_others`` ends a migration. A rebuild of the indexes waits for the ingests before it, and
-later ingests wait for the rebuild.
+During a migration or tuning, searches and ingests go on. A collection has at most one migration or tuning at a time; a
+drop of the collection ends both, and ``drop_others`` ends a migration. A rebuild of the indexes waits for the earlier
+ingests, and later ingests wait for the rebuild.
 """
 
 from __future__ import annotations
@@ -36,21 +36,24 @@ class Maintenance:
         served = self._models.served_name(model)
         encoder = self._models.encoder(served)
         opened = await self._collections.open(name)
-        self._check_nothing_beside(name)
+        self._check_no_background_work(name)
         work = Migrating(served)
-        self._collections.ingests.begin_beside(opened, work, partial(work.run, opened, encoder, **options))
+        self._collections.ingests.begin_background(opened, work, partial(work.run, opened, encoder, **options))
         return work
 
     async def tune(self, name: str, data: BeirSet | None, measure: str) -> Tuning:
-        """Begin to choose search settings by judged queries, or by passages of documents (None); errors as above."""
+        """Begin to choose search settings by judged queries, or, if ``data`` is None, by passages of documents.
+
+        Raise CollectionNotFoundError, RequestError and TooManyMigrations as ``migrate`` does.
+        """
         opened = await self._collections.open(name)
-        self._check_nothing_beside(name)
+        self._check_no_background_work(name)
         work = Tuning()
-        self._collections.ingests.begin_beside(opened, work, partial(work.run, opened, data, measure))
+        self._collections.ingests.begin_background(opened, work, partial(work.run, opened, data, measure))
         return work
 
     async def drop_others(self, name: str) -> list[str]:
-        """Do what ``Collection.drop_others`` does; a migration that is under way is given up, and ends with an error.
+        """Do what ``Collection.drop_others`` does. A migration that is under way ends with an error.
 
         Raise CollectionNotFoundError if there is no such collection.
         """
@@ -68,13 +71,16 @@ class Maintenance:
         return work
 
     async def repair(self, name: str) -> Work[VerifyReport]:
-        """Begin to repair a collection; errors are those of ``OpenCollections.repair``, and RequestError as above."""
-        self._check_nothing_beside(name)
+        """Begin to repair a collection; raise errors as ``OpenCollections.repair`` does.
+
+        Raise RequestError (409) while the collection is migrated or tuned.
+        """
+        self._check_no_background_work(name)
         return await self._collections.repair(name)
 
-    def _check_nothing_beside(self, name: str) -> None:
+    def _check_no_background_work(self, name: str) -> None:
         """Raise RequestError (409) while a collection is migrated or tuned."""
-        other = self._collections.ingests.beside(name)
+        other = self._collections.ingests.background_work(name)
         if isinstance(other, Migrating):
             raise RequestError(
                 f"a migration of {name!r} to {other.model!r} is under way{other.state}; wait for its end, or give it "
@@ -88,7 +94,7 @@ class Maintenance:
             )
 
     async def _drop_others(self, opened: Collection) -> list[str]:
-        under_way = self._collections.ingests.beside(opened.name)
+        under_way = self._collections.ingests.background_work(opened.name)
         if isinstance(under_way, Migrating):
             under_way.given_up = True
         dropped = await self._collections.call(opened, Collection.drop_others)

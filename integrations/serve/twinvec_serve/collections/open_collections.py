@@ -93,22 +93,21 @@ class OpenCollections:
         return None if self._announcement is None else self._announcement.process
 
     async def start(self) -> None:
-        """Announce this process in the store's folder, if the settings name the server's address.
+        """Remove the uploaded files that a killed server has left, and announce this process in the store's folder.
 
-        Uploaded files that a killed server has left are removed.
-
-        Raise StoreBusyError if another process serves the store.
+        Without an address in the settings, the process is not announced. Raise StoreBusyError if another process serves
+        the store.
         """
         await self.run(remove_leftovers)
         settings = self._settings
         if settings.url is None and settings.address is not None:
             certificate = None
-            if settings.tls_cert is not None:  # comments before a certificate may not be ASCII
+            if settings.tls_cert is not None:  # only comments may have other characters, which are left out
                 certificate = settings.tls_cert.read_text(encoding="ascii", errors="ignore")
             self._announcement = Announcement(settings.path or DEFAULT_PATH, settings.address, certificate)
 
     def stop_in(self, seconds: float) -> None:
-        """After this number of seconds, end the writes that are still under way; committed documents stay."""
+        """End the writes that are still under way after this number of seconds; committed documents stay."""
         loop = asyncio.get_running_loop()
         self._end = loop.call_later(seconds, lambda: self.ingests.start(self._give_up()))
 
@@ -155,8 +154,8 @@ class OpenCollections:
         return [each.name for each in await self.entries()]
 
     def using(self, opened: Collection) -> AbstractContextManager[None]:
-        """Return a context manager for calls of an open collection; it raises their errors as ``call`` does."""
-        return self.ingests.answering_closes(opened)
+        """Return a context manager in which calls of an open collection raise the same errors as in ``call``."""
+        return self.ingests.explaining_errors(opened)
 
     async def open(self, name: str) -> Collection:
         """Return the collection of this name, and open it first if it is closed.
@@ -209,7 +208,7 @@ class OpenCollections:
             return await self.run(restore, name)
 
     async def check_free(self, name: str, advice: str = "drop it first") -> None:
-        """Raise RequestError (409) if the name is taken; ``advice`` is the first thing that the client may do."""
+        """Raise RequestError (409) if the name is taken. ``advice`` is what the error recommends first."""
         if name in await self.names():
             raise RequestError(
                 f"there is a collection {name!r} already; {advice}, or choose another name",
@@ -232,18 +231,18 @@ class OpenCollections:
             await self.run(_close, await self.run(opened))
 
     async def drop(self, name: str) -> None:
-        """Drop a collection after the earlier ingests; calls that are under way fail with CollectionNotFoundError.
+        """Drop a collection after its earlier ingests. Its other calls under way fail with CollectionNotFoundError.
 
         Raise CollectionNotFoundError if there is no such collection, and ConfigurationError if it is not twinvec's.
         """
         await asyncio.shield(self.ingests.in_turn(name, partial(self._drop, name)))
 
     async def _drop(self, name: str) -> None:
-        async with self._lock(name), self._keeping(name):
+        async with self._lock(name), self._drop_lock(name):
             if (opened := self._open.pop(name, None)) is not None:
                 self.ingests.dropped.add(opened)
                 await self.run(_close, opened)
-                await self.ingests.ended_beside(name)
+                await self.ingests.background_ended(name)
             try:
                 await self.run(drop_collection, name, **self._place)
             except CollectionNotFoundError:
@@ -254,7 +253,7 @@ class OpenCollections:
                 raise
 
     async def repair(self, name: str) -> Work[VerifyReport]:
-        """Begin to repair a collection after the earlier ingests; it is closed meanwhile (``being_repaired``).
+        """Begin to repair a collection after its earlier ingests; meanwhile it is closed, see ``being_repaired``.
 
         Raise CollectionNotFoundError if there is no such collection, and Overloaded if too many ingests wait.
         """
@@ -269,11 +268,11 @@ class OpenCollections:
         work.waits = False
         self._repairing[name] = None
         try:
-            async with self._lock(name), self._keeping(name):
+            async with self._lock(name), self._drop_lock(name):
                 if (opened := self._open.pop(name, None)) is not None:
                     self.ingests.repaired.add(opened)
                     await self.run(_close, opened)
-                    await self.ingests.ended_beside(name)
+                    await self.ingests.background_ended(name)
                 return await self.run(self._repaired, name)
         finally:
             del self._repairing[name]
@@ -286,21 +285,21 @@ class OpenCollections:
             return opened.verify(repair=True)
 
     @asynccontextmanager
-    async def kept(self, name: str) -> AsyncIterator[None]:
-        """Keep a collection from being dropped during the block, which one call at a time may enter.
+    async def not_dropped(self, name: str) -> AsyncIterator[None]:
+        """In the block, keep a collection from being dropped or repaired. Other blocks of the same collection wait.
 
         Raise CollectionNotFoundError if there is no such collection.
         """
         await self.open(name)
-        async with self._keeping(name):
+        async with self._drop_lock(name):
             yield
 
     async def search(
         self, name: str | None, queries: Sequence[str], asked: Asked, *, among: Sequence[str] | None = None
     ) -> Searched:
-        """Search one collection, or, if ``name`` is None, all collections, each with its own model.
+        """Search the collection ``name``, or, if it is None, the collections ``among``; default: all collections.
 
-        ``among`` has the names of some collections to search instead of all.
+        Each collection is searched with its own model.
 
         Raise Overloaded if too many searches wait, CollectionNotFoundError if a named collection does not exist or the
         store has no collections, and the error of the first collection if none could be searched.
@@ -359,10 +358,10 @@ class OpenCollections:
     ) -> T:
         """Call a function in a free thread of a pool; ``opened`` is the open collection that it uses, if any.
 
-        If the caller is cancelled while the call waits for a thread, the function is not called. A function that has
-        begun runs to its end, and keeps its thread until then.
+        If the caller is cancelled while the call waits for a thread, the function is never called. A function that has
+        begun runs to its end in its thread.
         """
-        with self.ingests.answering_closes(opened):
+        with self.ingests.explaining_errors(opened):
             return await asyncio.get_running_loop().run_in_executor(threads, function)
 
     @contextmanager
@@ -381,14 +380,14 @@ class OpenCollections:
         self._metrics.searches(self._waiting)
 
     async def _give_up(self) -> None:
-        """Close all collections, first those with an ingest. Every later use fails, also by the ingest itself."""
+        """Close all collections, first those with an ingest. Later calls of a collection fail, also in its ingest."""
         self.ingests.give_up()
         there = [*self._open.values(), *filter(None, self._repairing.values())]
         ordered = sorted(there, key=lambda each: not self.ingests.writes_to(each.name))
-        await asyncio.gather(*(self.run(_close, each) for each in ordered))  # in a thread for each collection
+        await asyncio.gather(*(self.run(_close, each) for each in ordered))  # each in a thread
 
     def _opened(self, name: str, **options: Any) -> Collection:
-        """Open a collection with a served model of its space, or otherwise with the model that it records."""
+        """Open a collection with a served model of its space, else with the model that the collection records."""
         encoders = map(self._models.encoder, self._models.names)
         return open_with_one_of(encoders, partial(Collection.open, name, create=False, **options, **self._place))
 
@@ -401,9 +400,9 @@ class OpenCollections:
         """Return the lock that is held while a collection is opened."""
         return self._locks.setdefault(name, asyncio.Lock())
 
-    def _keeping(self, name: str) -> asyncio.Lock:
-        """Return the lock of ``kept``. Its key cannot be the name of a collection, which has no slash."""
-        return self._locks.setdefault(f"{name}/kept", asyncio.Lock())
+    def _drop_lock(self, name: str) -> asyncio.Lock:
+        """Return the lock of ``not_dropped``. Its key cannot be the name of a collection, which has no slash."""
+        return self._locks.setdefault(f"{name}/drop", asyncio.Lock())
 
 
 def _close(opened: Collection) -> None:

@@ -1,7 +1,7 @@
-"""Documents of requests, read from JSON lines as these arrive.
+"""Reads the documents of a request from JSON lines while the lines arrive.
 
-The commands of twinvec read files, and send the result (``form=read``). Each line is a document with its pages, or the
-failure of a file, as ``twinvec_qdrant.written_line`` writes them.
+The commands of twinvec read files themselves, and send what they have read (``form=read``): each line is a document
+with its pages, or the failure of a file, as ``twinvec_qdrant.written_line`` writes it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from twinvec_serve.json_texts import SMALL_BYTES, decoder_for
 async def ndjson_pages(
     stream: AsyncIterator[bytes], most_bytes: int, read: Callable[[dict[str, Any], int], Any]
 ) -> AsyncIterator[list[Any]]:
-    """Yield the documents of JSON lines as these arrive: a list for each piece of the body.
+    """Yield the documents of JSON lines: one list for each piece of the body that ends a line.
 
     A line that is not a JSON object, or is longer than ``most_bytes``, becomes a Failure; all other lines are ingested.
     """
@@ -34,17 +34,17 @@ async def ndjson_pages(
 
 
 def plain_line(value: dict[str, Any], number: int) -> Any:
-    """Return the document of a line as ``plain`` does; raise DocumentError, which names the line, if it has no id."""
+    """Return the document of a line as ``plain`` does; raise DocumentError with the line's number if it has no id."""
     if not (value.get("id") or value.get("_id")):
         as_document(value, number)
     return plain(value)
 
 
 def plain(value: dict[str, Any]) -> Any:
-    """Return a document unchanged, or ``Empty`` if it has no text, as ``twinvec ingest`` does with a record."""
+    """Return a document unchanged, or ``Empty`` if it has no text, as ``twinvec ingest`` does."""
     texts = (value.get("text"), value.get("title") or "")
     if all(isinstance(each, str) and not each.strip() for each in texts):
-        with suppress(InputError):  # the ingest will refuse the document and count a failure
+        with suppress(InputError):  # the ingest refuses the document, and counts a failure
             return Empty(as_document(value, 0).id, "holds no text")
     return value
 
@@ -68,7 +68,7 @@ async def _page(
 
 
 class _Lines:
-    """Lines with their numbers, from pieces of a body; a line that is too long is None."""
+    """Splits the pieces of a body into lines with their numbers; a line that is too long becomes None."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes

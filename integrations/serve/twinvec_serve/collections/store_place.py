@@ -1,4 +1,4 @@
-"""The place of the store, which clients do not see: a folder of the server's machine, or a Qdrant server's address."""
+"""Hides from clients where the store is: its folder on the server's machine, or its Qdrant server's address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FILE = r"(?:/(?P<folder>[\w%~-][\w%.~-]*)(?P<file>/[\w%.~/-]*)?)?"  # names of 
 
 
 class StorePlace:
-    """Hides the store's place in errors.
+    """The place of a store, which it removes from the messages of errors.
 
     Args:
         path: Folder of an embedded store; default: ``DEFAULT_PATH``.
@@ -33,7 +33,7 @@ class StorePlace:
         self._is_folder = url is None
 
     def hide(self, error: TwinvecError) -> None:
-        """Let an error's message name the collection instead of its folder; the log gets the whole message."""
+        """Replace places in an error's message by names of collections; the log gets the original message."""
         whole = str(error)
         message = self._pattern.sub(self._shown, whole)
         if message != whole:

@@ -1,4 +1,4 @@
-"""Uploaded files: kept in a folder for temporary files until their ingest has ended, readable for this user only."""
+"""Uploaded files, which lie in a folder for temporary files until their ingest ends. Only this user can read them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class UploadFolder(TemporaryFolder):
-    """A new folder for one request; its files belong into the subfolder ``files``."""
+    """A new folder for the uploaded files of one request, which lie in its subfolder ``files``."""
 
     def __init__(self) -> None:
         super().__init__(_PREFIX)
@@ -42,7 +42,7 @@ def remove_leftovers() -> None:
 
 @contextmanager
 def keeping_files() -> Iterator[None]:
-    """In the block, which keeps uploaded files, raise StoreUnavailableError instead of an OSError."""
+    """In the block, which writes uploaded files, raise StoreUnavailableError instead of an OSError."""
     try:
         yield
     except OSError as error:
@@ -61,7 +61,9 @@ async def save_files(files: list[UploadFile], folder: Path) -> None:
         place = folder / _inside(each.filename or "")
         try:
             if place.exists():
-                raise RequestError(f"two files are named {each.filename!r}", param="files", code="same_name")
+                raise RequestError(
+                    f"two files are named {each.filename!r}; rename one of them", param="files", code="same_name"
+                )
             place.parent.mkdir(parents=True, exist_ok=True)
             with open(place, "xb", opener=_private) as file:
                 while block := await each.read(_BLOCK):

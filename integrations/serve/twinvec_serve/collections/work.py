@@ -26,8 +26,8 @@ class Work(Generic[T]):
     """Work that is under way or done.
 
     Attributes:
-        waits: Whether other work comes before it.
-        done: Completes with the report, or with the error that ended the work.
+        waits: Whether the work waits for other work.
+        done: A future of the report, or of the error that ends the work.
     """
 
     waits: bool = field(default=True, init=False)
@@ -40,7 +40,7 @@ class Work(Generic[T]):
 
     @property
     def so_far(self) -> dict[str, Any]:
-        """Fields that the last event has besides the error if the work fails."""
+        """The fields of the last event besides ``error``, if the work fails."""
         return {}
 
 
@@ -80,8 +80,11 @@ class Ingest(Work[IngestReport]):
 
 
 @dataclass
-class Stepped(Work[Any]):
-    """Work beside the ingests. In the ``step``, such as "measuring", ``finished`` of ``total`` are done."""
+class BackgroundWork(Work[Any]):
+    """A migration or tuning, which runs beside the ingests. ``step`` is its present step, such as "measuring".
+
+    In the step, ``finished`` of ``total`` queries or chunks (``unit``) are done.
+    """
 
     step: str | None = field(default=None, kw_only=True)
     finished: int = field(default=0, kw_only=True)
@@ -94,13 +97,13 @@ class Stepped(Work[Any]):
 
     @property
     def state(self) -> str:
-        """How far the work is, in parentheses after a blank; "" before the first step."""
+        """How far the work is, such as " (measuring: 3 of 20 queries)"; "" before the first step."""
         return "" if self.total is None else f" ({self.step}: {self.finished:,} of {self.total:,} {self.unit})"
 
 
 @dataclass
-class Tuning(Stepped):
-    """One choice of search settings; ``warnings`` are those about the judged queries."""
+class Tuning(BackgroundWork):
+    """A choice of search settings. ``warnings`` are about the judged queries."""
 
     warnings: list[str] = field(default_factory=list, kw_only=True)
     unit = "queries"
@@ -108,7 +111,7 @@ class Tuning(Stepped):
     def run(self, opened: Collection, data: BeirSet | None, measure: str) -> dict[str, Any]:
         """Choose a setting, and store it with the collection.
 
-        Return the report as ``twinvec tune --json`` does, with ``warnings``.
+        Return the report that ``twinvec tune --json`` prints, with ``warnings``.
         """
         import_ir_measures()  # before the searches, which take long
 
@@ -126,8 +129,8 @@ class Tuning(Stepped):
 
 
 @dataclass
-class Migrating(Stepped):
-    """One migration. The step is "measuring" or "migrating"; ``given_up`` says whether a client has ended it."""
+class Migrating(BackgroundWork):
+    """A migration. Its steps are "measuring" and "migrating"; ``given_up`` says whether a client has ended it."""
 
     model: str
     given_up: bool = False

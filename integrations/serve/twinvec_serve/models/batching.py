@@ -20,7 +20,7 @@ BATCH_WORK = 16 * 1024
 """Largest batch of one call, in characters (about 4,000 tokens). A larger batch would not save time per text."""
 
 _MOST_ITEMS = 2048
-_PATIENCE = 0.25
+_PATIENCE = 0.25  # see ``Coalescer``
 
 
 class Computed(NamedTuple, Generic[Row]):
@@ -35,8 +35,8 @@ class Batches(Generic[Item, Row]):
     """Computes the items (texts or pairs) of many requests in common batches.
 
     ``compute`` returns the row of each item, its number of tokens, and whether it is truncated (to ``max_tokens``). A
-    large request is computed in parts, between which other requests have their turn. A cancelled request is left out of
-    batches that have not begun.
+    large request is computed in parts, and other requests get their turn between two parts. Batches that have not begun
+    leave out cancelled requests.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from twinvec_serve.models.waiting_room import WaitingRoom
 from twinvec_serve.observing.metrics import Metrics
 
 Kind = Literal["document", "query"]
-"""The kind of a text; the model's prompt for this kind is put before it."""
+"""The kind of a text. The model puts its prompt for this kind before the text."""
 
 _WARM_UP = ("a", "the first texts of a process take longer " * 8)
 
@@ -34,10 +34,10 @@ class Encoded:
 
 
 class CountingEncoder(Encoder):
-    """An encoder that counts the queries of searches in the metrics, under the name by which it is served.
+    """An encoder that counts the queries of searches in the metrics, under the model's name on the server.
 
-    A search computes its query in its own thread, as its own batch. In the batches of ``EmbeddingModel``, the query
-    would wait for large requests.
+    Each search encodes its query in its own thread, as a batch of its own. In the batches of ``EmbeddingModel``, the
+    query would wait for large requests.
     """
 
     def __init__(self, model: str, name: str, metrics: Metrics, *, precision: Precision) -> None:
@@ -46,7 +46,7 @@ class CountingEncoder(Encoder):
         self._metrics = metrics
 
     def encode_query(self, texts: str | Sequence[str], **options: Any) -> Any:
-        """Return the vectors of queries, as ``Encoder`` does; count a list of queries."""
+        """Return the vectors of queries, as ``Encoder`` does. A list of queries without options is counted."""
         if isinstance(texts, str) or options:
             return super().encode_query(texts, **options)
         vectors_ND, tokens_N, _ = self.encode_counted(texts, prompt="query")
@@ -57,7 +57,7 @@ class CountingEncoder(Encoder):
 
 
 class EmbeddingModel:
-    """One encoder, loaded and ready, whose batches are shared by all requests."""
+    """One loaded encoder, which computes the texts of all requests in common batches."""
 
     def __init__(self, encoder: Encoder, room: WaitingRoom, metrics: Metrics) -> None:
         self.encoder = encoder

@@ -23,11 +23,11 @@ Pair = tuple[str, str]
 Scored = tuple[Sequence[float], IntArray, BoolArray]
 """The relevance of pairs, their tokens, and whether one of their texts is truncated."""
 
-_MIX = 0.4  # the weight of MaxSim, as ``MaxSimReranker`` has it
+_MIX = 0.4  # the weight of MaxSim, which is also the default of ``MaxSimReranker``
 
 
 class RerankingModel:
-    """One reranker, loaded and ready, whose batches are shared by all requests.
+    """One loaded reranker, which computes the pairs of all requests in common batches.
 
     ``max_tokens`` is the longest pair of a cross-encoder, or the longest text of MaxSim, in tokens.
     """
@@ -58,7 +58,7 @@ def _by_cross_encoder(reranker: CrossEncoderReranker, pairs: list[Pair]) -> Scor
 
 
 def _by_maxsim(reranker: MaxSimReranker, encoder: Encoder, pairs: list[Pair]) -> Scored:
-    """Return the relevance of pairs. The tokens of a query are added to those of its first text only."""
+    """Return the relevance of pairs. A query's tokens count once, in its first pair."""
     by_query: dict[str, list[str]] = {}
     for query, text in pairs:
         by_query.setdefault(query, []).append(text)

@@ -20,11 +20,11 @@ from twinvec_serve.settings import MAXSIM, ServeSettings
 
 
 class ServedModels:
-    """Loads models at the start of the server, and computes for requests, never on the event loop.
+    """Loads models when the server starts, and computes embeddings and relevance in threads.
 
-    ``loaded_at`` is when the models were loaded, in seconds since 1970; 0 before. The constructor raises
-    ConfigurationError if two of the models and rerankers have the same name. Every method that takes a name raises
-    UnknownModel if no model has the name.
+    ``loaded_at`` is the time at which the models were loaded, in seconds since 1970; 0 while they are not loaded. The
+    constructor raises ConfigurationError if two of the models and rerankers have the same name. Every method that takes
+    a name raises UnknownModel if no model has the name.
     """
 
     def __init__(self, settings: ServeSettings, metrics: Metrics) -> None:
@@ -60,7 +60,7 @@ class ServedModels:
         await asyncio.to_thread(self._close)
 
     def encoder(self, name: str) -> Encoder:
-        """Return the encoder of a name."""
+        """Return the encoder that is served under a name."""
         return self._embedding(name).encoder
 
     def served_name(self, model: str) -> str:

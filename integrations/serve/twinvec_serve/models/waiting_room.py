@@ -13,9 +13,9 @@ _FRESH = 0.2
 
 
 class WaitingRoom:
-    """Requests that wait for a model or are being computed. All models share the cores, and therefore one queue.
+    """Counts the requests that wait for a model or are being computed. All models share the cores, and have one queue.
 
-    A request with more than ``most_texts`` texts is accepted if no other request waits.
+    A request with more than ``most_texts`` texts is accepted if no other request waits or is being computed.
     """
 
     def __init__(self, most_requests: int, most_texts: int, metrics: Metrics) -> None:

@@ -22,7 +22,7 @@ _GONE = 499  # the client went away before an answer began
 
 
 class Observed:
-    """Counts and logs requests, and answers errors that nobody has caught."""
+    """Middleware that counts and logs requests, and answers errors that no route has caught."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -43,7 +43,7 @@ class Observed:
 
         try:
             await self._app(scope, receive, noting_status)
-        except asyncio.CancelledError:  # the server's stop does not wait for the request any longer
+        except asyncio.CancelledError:  # the server stops, and no longer waits for the request
             if status:
                 raise
             await error_answer(ServerStopsError())(scope, receive, noting_status)

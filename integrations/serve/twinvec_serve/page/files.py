@@ -1,4 +1,4 @@
-"""The routes of the page: its files, read once from the package, and the headers that browsers get with them."""
+"""The routes of the web page: its files, which are read once from the package, and their headers."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 logger = logging.getLogger(__name__)
 
 TRUNCATED = "Twinvec-Truncated"
-"""The header of an answer that counts the truncated texts of the request."""
+"""The header of an answer with the number of truncated texts of the request."""
 
 TAR = "application/x-tar"
 ARCHIVE: dict[int | str, dict[str, Any]] = {
@@ -27,7 +27,7 @@ ARCHIVE: dict[int | str, dict[str, Any]] = {
 
 
 class ArchiveAnswer(StreamingResponse):
-    """Sends the pieces of an archive, and closes ``stack`` at the end, or if the client leaves or the server stops."""
+    """Sends the pieces of an archive. It closes ``stack`` at the end, and if the client leaves or the server stops."""
 
     media_type = TAR
 
@@ -39,12 +39,12 @@ class ArchiveAnswer(StreamingResponse):
         async with self._stack:
             try:
                 await super().__call__(scope, receive, send)
-            except asyncio.CancelledError:  # the connection closes before the last piece, so that the client notices
+            except asyncio.CancelledError:  # the connection closes without the last piece, so the client notices
                 logger.warning("an archive was cut off, because the server stops")
 
 
 def json_answer(values: Any) -> Response:
-    """Return an answer in JSON; numbers are written so that they read back the same."""
+    """Return an answer in JSON. Every number in it reads back as the same number."""
     try:
         content = orjson.dumps(values)
     except TypeError:  # a payload holds an integer of more than 64 bits

@@ -1,6 +1,6 @@
-"""Checks of a request besides its form: the number and length of its texts, and unknown query parameters.
+"""Checks of a request that its types do not express: number and length of its texts, and unknown query parameters.
 
-FastAPI ignores unknown query parameters, and a mistyped ``dry_run`` would write.
+FastAPI ignores unknown query parameters, so a request with a mistyped ``dry_run`` would write.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def as_texts(value: Any) -> list[Any]:
 
 
 def expecting(what: str, is_expected: Callable[[Any], bool]) -> BeforeValidator:
-    """Return a validator for a value of several types, with one error for all; pydantic has an error for each type."""
+    """Return a validator with one error for a value of several types, where pydantic gives one error for each type."""
 
     def check(value: Any) -> Any:
         if not is_expected(value):
@@ -64,7 +64,7 @@ def check_not_empty(query: str) -> str:
 
 
 async def known_query(request: Request) -> None:
-    """Refuse a request with a query parameter that its route does not have. Routers use this as a dependency."""
+    """A dependency of routers: refuse a request with a query parameter that its route does not have."""
     known = _names(request.scope["route"].dependant)
     if unknown := sorted(set(request.query_params) - known):
         raise RequestValidationError([{"type": "extra_forbidden", "loc": ("query", each)} for each in unknown])

@@ -1,4 +1,4 @@
-"""The bodies of requests about collections, and of their answers."""
+"""The bodies of requests about collections, and the bodies of the answers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from twinvec_serve.errors import ErrorAnswer
 from twinvec_serve.routes.checks import as_texts, expecting
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
-_MOST = 10_000  # as the command searches
-_LEAST_RATE = 0.01  # as the command migrates
+_MOST = 10_000  # the limit of ``twinvec search``
+_LEAST_RATE = 0.01  # the limit of ``twinvec migrate``
 
 Texts = Annotated[list[str], Field(fail_fast=True)]
 """Texts of a request. Validation stops at the first item that is not a text, since there may be millions of them."""
@@ -37,7 +37,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 """The errors of requests about collections."""
 
 SILENT = {"model": ErrorAnswer, "description": "The client was silent for a minute before the end of the body."}
-"""The error of a request whose body is read while it arrives."""
+"""The error of a request whose body is read while the body arrives."""
 
 
 class CollectionInList(BaseModel):
@@ -226,8 +226,8 @@ class Report(BaseModel):
 class Verified(BaseModel):
     """The result of a check of a collection."""
 
-    sources: int = Field(description="Documents.")
-    chunks: int = Field(description="Chunks that the documents should have.")
+    sources: int = Field(description="Number of documents.")
+    chunks: int = Field(description="Number of chunks that the documents should have.")
     incomplete: list[str] = Field(description="Documents that lack chunks or vectors, until they are ingested again.")
     forgotten: list[str] = Field(description="Documents with chunks but without a record; searches do not show them.")
     stray: int = Field(
@@ -237,14 +237,14 @@ class Verified(BaseModel):
 
 
 class Repaired(Verified):
-    """The result of a repair. If no file was damaged, it lacks the last three fields."""
+    """The result of a repair. The last three fields are missing if no file was damaged."""
 
     damaged: list[str] | None = Field(default=None, description="Files that differ from what was written.")
     lost: int | None = Field(
-        default=None, description="Documents that have left no trace; if it is not 0, ingest all documents again."
+        default=None, description="Number of documents that have left no trace; above 0, ingest all documents again."
     )
     lost_notes: int | None = Field(
-        default=None, description="Notes that are lost, such as the list of the collection's sources."
+        default=None, description="Number of notes that are lost, such as the list of the collection's sources."
     )
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI description: FastAPI derives it from the routes; this module corrects the errors and keys."""
+"""The OpenAPI description, which FastAPI derives from the routes. This module corrects its errors and keys."""
 
 from __future__ import annotations
 

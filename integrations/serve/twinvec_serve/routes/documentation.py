@@ -1,4 +1,4 @@
-"""The documentation of the API: its OpenAPI description, and at ``/docs`` Swagger UI, whose files the package has."""
+"""The routes of the API's documentation: the OpenAPI description, and Swagger UI at ``/docs``."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ async def description(request: Request) -> Response:
 
 @router.get("/docs")
 def documentation() -> Response:
-    """Return the page."""
+    """Return the page of Swagger UI."""
     return _file(_PAGE)
 
 
 @router.get("/docs/{name}")
 def documentation_file(name: str) -> Response:
-    """Return a file of the page."""
+    """Return a file that the page uses."""
     return _file(name)
 
 

@@ -1,8 +1,8 @@
 """The routes of a collection's documents: ingest, get, delete.
 
 An ingest is answered when it has committed. A collection has one ingest at a time. Other ingests wait; if too many
-wait, the answer is 429. If the client goes away after it has sent all documents, the ingest goes on. If it goes away or
-falls silent earlier, the ingest ends, and committed documents stay.
+wait, the answer is 429. If the client goes away after it has sent all documents, the ingest goes on. If the client goes
+away or falls silent earlier, the ingest ends, and the committed documents stay.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ router = APIRouter(
     responses=ERRORS,
 )
 
-_MOST = 2**53 - 1  # all numbers up to this one are exact in JavaScript
+_MOST = 2**53 - 1  # JavaScript represents all integers up to this one exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ async def get(name: str, wanted: Ids, shared: Served) -> Response:
 
 @router.get("/{name}/roots", dependencies=[Depends(reads)], include_in_schema=False)
 async def roots(name: str, shared: Served) -> Response:
-    """Return the sources of the documents and how they are read, for commands that update the collection."""
+    """Return the sources of the documents and how to read them, for commands that update the collection."""
     if not is_own_command():
         raise RequestError(
             "roots are only for commands that can read the store's folder", code="not_permitted", status=403

@@ -16,7 +16,7 @@ from twinvec_serve.routes.checks import as_texts, check_sizes
 from twinvec_serve.routes.presence import WhileConnected
 from twinvec_serve.safety.keys import reads
 from twinvec_serve.services import Served, Services
-from twinvec_serve.slips import IgnoresOthersFields
+from twinvec_serve.typos import TypoCheckedRequest
 
 router = APIRouter(prefix="/v1", tags=["models"], dependencies=[Depends(reads)])
 
@@ -25,18 +25,18 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     404: {"model": ErrorAnswer, "description": "No model has the name; the message lists the existing names."},
     429: {"model": ErrorAnswer, "description": "The queue is full; Retry-After says when to try again."},
 }
-_TOLD = {"schema": {"type": "integer"}, "description": "Number of texts that the model has not read to the end."}
-ANSWERS: dict[int | str, dict[str, Any]] = {**ERRORS, 200: {"headers": {TRUNCATED: _TOLD}}}
+_TRUNCATED = {"schema": {"type": "integer"}, "description": "Number of texts that were truncated."}
+ANSWERS: dict[int | str, dict[str, Any]] = {**ERRORS, 200: {"headers": {TRUNCATED: _TRUNCATED}}}
 """The answers of routes that call a model: their errors, and the header that counts truncated texts."""
 
 _TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 
 
-class EmbeddingsRequest(IgnoresOthersFields):
+class EmbeddingsRequest(TypoCheckedRequest):
     """Texts to embed. Unknown fields are ignored, but a misspelt known field is an error."""
 
-    alike = 0.8  # makes dimension, inputType and modle slips, but not input_text, encoding and dims
-    undecisive = frozenset(("user",))
+    alike = 0.8  # dimension, inputType and modle are typos; input_text, encoding and dims are not
+    without_effect = frozenset(("user",))
 
     input: Annotated[list[str], WithJsonSchema(_TEXTS)] = Field(
         description="One text, or a list of texts.", min_length=1, fail_fast=True
@@ -149,7 +149,7 @@ def _described(served: Services, name: str) -> ServedModel:
 
 
 def _written(name: str, encoded: Encoded, as_base64: bool) -> bytes:
-    """Return the JSON of an ``EmbeddingsAnswer``; numbers are the shortest that give the same float32 again."""
+    """Return the JSON of an ``EmbeddingsAnswer``. Numbers have the fewest digits that keep the float32."""
     vectors_ND = encoded.vectors_ND
     rows = [base64.b64encode(row_D).decode() for row_D in vectors_ND.astype("<f4")] if as_base64 else list(vectors_ND)
     answer = {

@@ -1,4 +1,4 @@
-"""The bodies of an ingest: JSON, JSON lines that are read while they arrive, or uploaded files."""
+"""The body of an ingest: JSON, JSON lines that are read while they arrive, or uploaded files."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from twinvec_serve.routes.answers import TAR
 from twinvec_serve.services import Services
 
 _IDLE_SECONDS = 60.0
-"""Longest silence of a client before the end of its body, while the server waits for more of it."""
+"""Longest silence of a client before the end of its body."""
 
 _SLOW_SECONDS = 60.0
 _LEAST_RATE = 100.0
-"""Least bytes per second of a client while other ingests wait, after a minute of waiting for the client."""
+"""Bytes a second that a client must send while other ingests wait, once the server has waited a minute for it."""
 
 _NDJSON, _FILES, _JSON = "application/x-ndjson", "multipart/form-data", "application/json"
 _EXPECTED = '{"documents": [{"id": ..., "text": ...}, ...]} or the list itself'
@@ -75,7 +75,9 @@ ARCHIVE_BODY = {"required": True, "content": {TAR: {"schema": {"type": "string",
 
 
 async def given_documents(request: Request, shared: Services, stack: AsyncExitStack) -> tuple[Any, asyncio.Event]:
-    """Return the documents of a request, and an event that is set when its body has been read; ``stack`` cleans up.
+    """Return the documents of a request, and an event that is set when its body has been read.
+
+    Closing ``stack`` removes the uploaded files.
 
     Raise RequestError if the type of the body is not supported, or the client falls silent or is slow (408).
     """
@@ -127,7 +129,7 @@ def check_number(values: Sequence[Any], shared: Services) -> None:
 
 
 async def _of_command(request: Request, shared: Services, ended: asyncio.Event) -> Any:
-    """Return the documents that a command has read; the first line describes their source."""
+    """Return the documents that a command of twinvec has read. The first line of the body describes their source."""
     if not is_own_command():
         raise RequestError(
             "form=read is only for commands that can read the store's folder", code="not_permitted", status=403
@@ -142,7 +144,8 @@ async def _of_command(request: Request, shared: Services, ended: asyncio.Event) 
 class _InTime:
     """Receives a body, and refuses a client that falls silent, or is slow while other ``ingests`` wait.
 
-    Commands may be slow (``ingests`` is None), because some files take long to read; they send signs of life meanwhile.
+    If ``ingests`` is None, the client may be slow: commands of twinvec need long to read some files, and send blank
+    lines meanwhile.
     """
 
     def __init__(self, receive: Receive, ingests: Ingests | None) -> None:
@@ -210,7 +213,7 @@ def _of_item(value: Any, position: int) -> Any:
 
 
 class _Form(MultiPartParser):
-    """Parses a form, and notes whether the form has its end, because starlette accepts a form that was cut off."""
+    """Parses a form, and notes whether the form is complete, because starlette accepts a form that was cut off."""
 
     has_end = False
 

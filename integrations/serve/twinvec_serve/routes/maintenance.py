@@ -44,16 +44,16 @@ router = APIRouter(
 
 @router.get("/verify", response_model=Verified, summary="Verify a collection")
 async def verify(name: str, shared: Served) -> Response:
-    """Check that a collection holds everything that it acknowledged. Its ingests and searches wait meanwhile."""
+    """Check that a collection holds everything that it has acknowledged. Its ingests and searches wait meanwhile."""
     opened = await shared.collections.open(name)
     return json_answer(asdict(await shared.collections.ingests.write(opened, opened.verify)))
 
 
 @router.post("/repair", responses=PROGRESS, response_model=Repaired, summary="Repair a collection")
 async def repair(name: str, request: Request, shared: Served) -> Response:
-    """Repair a collection, also one with damaged files, as ``twinvec verify --repair`` does, after the earlier ingests.
+    """Repair a collection after its earlier ingests, as ``twinvec verify --repair`` does; its files may be damaged.
 
-    The collection is closed meanwhile: other requests for it get 503 and Retry-After. Then ingest its documents again.
+    Meanwhile, other requests for the collection get 503 and Retry-After. After the repair, ingest its documents again.
     The repair goes on if the client goes away. With ``Accept: text/event-stream``, the answer is a stream of events
     while the work goes on, then the report or the error.
     """
@@ -117,9 +117,9 @@ async def reindex(name: str, wanted: Reindexing, request: Request, shared: Serve
 async def tune(name: str, wanted: Tune, request: Request, shared: Served) -> Response:
     """Choose the best search settings of a collection, and store them with it; the next searches use them.
 
-    The queries are judged, as ``twinvec tune --ir`` reads them, or passages of the collection's own documents. Searches
-    and ingests go on meanwhile. The work goes on if the client goes away. With ``Accept: text/event-stream``, the
-    answer is a stream of events with the progress, then the report or the error.
+    The queries are judged queries, as ``twinvec tune --ir`` reads them, or passages of the collection's documents.
+    Searches and ingests go on meanwhile. The work goes on if the client goes away. With ``Accept: text/event-stream``,
+    the answer is a stream of events with the progress, then the report or the error.
     """
     data = _judged(wanted)
     return await work_answer(await shared.maintenance.tune(name, data, wanted.measure), request, shared)

@@ -10,7 +10,7 @@ from fastapi import Request
 from twinvec_serve.errors import ClientGoneError
 
 _WATCHED_AFTER = 0.25
-"""Seconds until a request is watched. Watching a short request would cost a fifth of the event loop's time for it."""
+"""Seconds until a request is watched. Watching would cost a fifth of the event loop's time for a short request."""
 
 
 class WhileConnected:

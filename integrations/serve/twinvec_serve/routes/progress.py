@@ -1,8 +1,8 @@
 """The progress of work as server-sent events: any number of ``progress``, then one ``report`` or ``error``.
 
-``progress`` has ``waiting`` (true) if the work waits long for other work on the same collection. It has ``received``
-(true) once the whole body has been read; from then on, the work goes on without its client. For an ingest, the field
-``report`` has the counts so far, for a client that loses the connection.
+``progress`` has the field ``waiting`` (true) while the work waits for other work on the same collection, after the
+first second. It has ``received`` (true) once the whole body has been read; from then on, the work goes on without its
+client. For an ingest, ``report`` has the counts so far, for a client that loses the connection.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class ProgressAnswer(EventSourceResponse):
     """Sends the progress of work; when the client goes away, the work goes on.
 
     ``ended`` is set when the request's body has been read; until then, only the work may read from the client. The work
-    may go on for ``stop_seconds`` after the signal to stop, and then ends with an error. If it does not end soon, for
-    example because it encodes a large batch, the last event is this error all the same.
+    may go on for ``stop_seconds`` after the signal to stop, and then ends with an error. If the work encodes a large
+    batch and does not end soon, the last event is this error all the same.
     """
 
     def __init__(self, work: Work[Any], ended: asyncio.Event, stop_seconds: float) -> None:
@@ -63,7 +63,7 @@ class ProgressAnswer(EventSourceResponse):
 async def work_answer(
     work: Work[Any], request: Request, shared: Services, ended: asyncio.Event | None = None
 ) -> Response:
-    """Return the report as JSON when the work is done, or immediately a stream of events with its progress.
+    """Return the report as JSON when the work is done, or at once a stream of events, if the request accepts one.
 
     ``ended`` is an event that is set when the request's body has been read; default: the body has been read.
     """

@@ -1,6 +1,6 @@
 """The routes of reranking, compatible with the APIs of Cohere and Jina.
 
-One form serves both APIs: the answer has the fields of both, and unknown fields of requests are ignored.
+One request model serves both APIs: unknown fields are ignored, and the answer has the fields of both APIs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from twinvec_serve.routes.embeddings import ANSWERS
 from twinvec_serve.routes.presence import WhileConnected
 from twinvec_serve.safety.keys import reads
 from twinvec_serve.services import Served, Services
-from twinvec_serve.slips import IgnoresOthersFields
+from twinvec_serve.typos import TypoCheckedRequest
 
 _TextOrObject = Annotated[
     str | dict[str, Any], expecting("a text or an object", lambda value: isinstance(value, str | dict))
@@ -30,13 +30,13 @@ _TextOrObject = Annotated[
 router = APIRouter(route_class=JsonRoute, tags=["models"], dependencies=[Depends(reads)])
 
 
-class RerankRequest(IgnoresOthersFields):
+class RerankRequest(TypoCheckedRequest):
     """A query, and documents to order by how well they answer it.
 
     Unknown fields are ignored, but a misspelt known field is an error.
     """
 
-    alike = 0.75  # makes top_m and top_k slips (top_k would change the result), but not max_tokens_per_doc
+    alike = 0.75  # top_m and top_k are typos (top_k would change the result); max_tokens_per_doc is not
     others = frozenset({"mode", "model_id"})
 
     query: Annotated[str, AfterValidator(check_not_empty)] = Field(description="The query: a question or key words.")
@@ -153,7 +153,7 @@ def _returned(document: str | dict[str, Any], index: int) -> dict[str, Any]:
     if isinstance(document, str):
         return {"text": document}
     try:
-        to_json([[[document]]]).decode()  # nests the document as deeply as the answer does
+        to_json([[[document]]]).decode()  # as deeply nested as in the answer
     except ValueError:
         raise RequestError(
             f"documents: document {index} cannot be returned: it has a lone surrogate, or is nested too deeply; "

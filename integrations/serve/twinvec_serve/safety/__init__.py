@@ -1,1 +1,1 @@
-"""Protection of the server: keys, hosts and origins, sizes of requests, headers of answers."""
+"""Protection of the server: API keys, hosts and origins, sizes of requests, headers of answers."""

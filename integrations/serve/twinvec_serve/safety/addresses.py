@@ -1,8 +1,8 @@
 """Checks that a request names an address that this server serves, and does not come from a page of another site.
 
-A page of another site can send requests to a server on the reader's machine; if the site's name is made to point to
-that machine (DNS rebinding), the browser even lets the page read the answers. ``Host`` is the name that the browser
-used, ``Origin`` the site of the page that asks. RFC 6454 (origins), RFC 9110 7.2 (Host).
+A page of another site can send requests to a server on the machine of its visitor. If the site's name is made to point
+to that machine (DNS rebinding), the browser even lets the page read the answers. The header ``Host`` has the name that
+the browser used, and ``Origin`` the site of the page. RFC 6454 (origins), RFC 9110 7.2 (Host).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COSTLY = ("/v1/", "/v2/", "/mcp")
 _OTHER_SITES = frozenset({"cross-site", "same-site"})  # Sec-Fetch-Site for a page of another origin
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _EVERY_ADDRESS = ("0.0.0.0", "::")
-_REMEMBERED = 256  # names and addresses; parsing takes a tenth of the time of a short request
+_REMEMBERED = 256  # entries of each cache; without the caches, a short request would take a tenth longer
 
 
 class Origin(NamedTuple):
@@ -40,7 +40,7 @@ class Origin(NamedTuple):
 
 
 def is_local(host: str) -> bool:
-    """Return whether an address to listen at is reached from this machine only."""
+    """Return whether only this machine can reach a server that listens at ``host``."""
     return is_loopback(_plain_name(host))
 
 
@@ -57,7 +57,7 @@ def parse_origin(text: str) -> Origin:
 
 
 class CheckedAddresses:
-    """Refuses requests with a Host that is not served (421) and requests of foreign pages (403)."""
+    """Refuses requests whose Host is not an address of the server (421), and requests of other sites' pages (403)."""
 
     def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
         self._app = app

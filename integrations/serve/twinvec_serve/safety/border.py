@@ -13,7 +13,7 @@ from twinvec_serve.safety.keys import ALL_RIGHTS, RIGHTS, Access
 from twinvec_serve.settings import ServeSettings
 
 _PUBLIC = re.compile(r"/(healthz|readyz|openapi\.json|docs(/.*)?|page(/.*)?|favicon\.ico)?")
-"""Paths that need no key: health, and the page and the description of the API, which contain no data.
+"""Paths that need no key: health, and the page and the description of the API, which contain no data of a store.
 
 Every other path needs a key, even if it has no route.
 """

@@ -1,7 +1,7 @@
-"""Headers of every answer, which limit what a browser may do with the answer, and the place of a redirect.
+"""Security headers of every answer, and redirects that name only a path.
 
-The page and the documentation load scripts and styles as files of this server. All other scripts are forbidden, so a
-script inside a text never runs.
+The headers limit what a browser may do with an answer. The page and the documentation load scripts and styles as files
+of this server. All other scripts are forbidden, so a script inside a text never runs.
 """
 
 from __future__ import annotations

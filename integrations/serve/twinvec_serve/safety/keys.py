@@ -1,4 +1,4 @@
-"""Keys: who may read, and who may write.
+"""API keys: which requests may read, and which may write.
 
 ``Border`` asks ``Access`` before a body is read, for every path that is not public. A route states the right that it
 needs by a dependency, ``Depends(reads)`` or ``Depends(writes)``.
@@ -22,7 +22,7 @@ Right = Literal["read", "write"]
 
 ALL_RIGHTS: frozenset[Right] = frozenset(("read", "write"))
 RIGHTS = "twinvec.rights"
-"""The key of a request's scope under which its rights are kept."""
+"""The entry of a request's ASGI scope that holds the rights of the request."""
 
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
@@ -72,7 +72,7 @@ def _require(request: Request, right: Right) -> None:
 
 
 def _is_among(digest: bytes, keys: Iterable[SecretStr]) -> bool:
-    """Compare with every key in constant time: digests are of one length, and no comparison ends early."""
+    """Return whether a digest is that of one of the keys, in a time that does not depend on the keys."""
     found = False
     for key in keys:
         found |= hmac.compare_digest(digest, _digest(key.get_secret_value()))

@@ -1,7 +1,7 @@
-"""Limits of the head of a request: its first line and its headers, which come before the key of a client is checked.
+"""Limits on the head of a request: its first line and its headers, which arrive before the API key is checked.
 
-uvicorn limits neither the size of a head nor how long its client is silent. Any client could then take memory, and keep
-one of the files that the process may open for as long as it likes.
+uvicorn limits neither the size of a head nor the silence of a client. Without limits, any client could use up the
+memory of the server, or the files that it may open.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import asyncio
 
 from twinvec_serve.joined_writes import JoinedProtocol
 
-_MOST_BYTES = 256 * 1024  # the most that an event loop reads at once: the parts of one read may be several requests
+_MOST_BYTES = 256 * 1024  # not less than the event loop reads at once, because one read may hold several requests
 
 
 class LimitedHeads(JoinedProtocol):
-    """The server's protocol: that of uvicorn, with joined writes and limited heads.
+    """uvicorn's protocol, with joined writes and limited heads.
 
-    A connection is closed if it is silent for ``timeout_keep_alive`` seconds before it has sent a whole head, also the
+    A connection is closed after ``timeout_keep_alive`` seconds of silence before or within a head, also within its
     first one. A head that is too large is answered with 400.
     """
 
@@ -45,7 +45,7 @@ class LimitedHeads(JoinedProtocol):
         super().on_headers_complete()
 
     def _limit_silence(self) -> None:
-        """Close the connection after a silence, unless a request is being answered or the client sends data before."""
+        """Close the connection after a silence of the client, unless the server is answering a request."""
         is_answering = bool(self.cycle) and not self.cycle.response_complete
         if not is_answering and self.timeout_keep_alive_task is None:
             self.timeout_keep_alive_task = self.loop.call_later(

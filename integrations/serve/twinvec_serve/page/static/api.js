@@ -15,7 +15,7 @@ class Refused extends Error {
   }
 }
 
-/** Another request took the place of this one. */
+/** The request was stopped, such as by a newer one. */
 export class Cancelled extends Error {}
 
 /** The answer to a request, as JSON. */
@@ -38,7 +38,7 @@ function posted(body, signal) {
   return { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal };
 }
 
-/** The answer to a request; an error is thrown. After a 401, ask for a key; after a 429 or 503 with Retry-After, wait and try again. */
+/** The answer to a request; an answer with an error is thrown. A 401 asks for a key. A 429 or 503 with Retry-After waits and tries again. */
 export async function send(path, options = {}) {
   for (let tried = 1; ; tried += 1) {
     const response = await reach(path, options);
@@ -67,7 +67,7 @@ async function refusal(response) {
   try {
     message = (await response.json()).error.message || message;
   } catch {
-    // a proxy's answer, which has another form than this server's errors
+    // an answer of a proxy, which has another form
   }
   return new Refused(response.status, sentence(message));
 }

@@ -7,7 +7,7 @@ import { readable, shortened } from "./passage.js";
 import { showError, showLoading } from "./states.js";
 
 const SHOWN = 20; // entries of the metadata; the others need a click, so that the text is near
-const LONG = 300; // characters of a value
+const LONG = 300; // characters; longer values need a click
 let open = null;
 
 export function start() {
@@ -27,7 +27,7 @@ export function openDocument(hit) {
   return show(hit);
 }
 
-/** Show the document that the address names, or none. */
+/** Show a document; null closes the dialog. */
 export function follow(hit) {
   if (!hit) {
     open = null;

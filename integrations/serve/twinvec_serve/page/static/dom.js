@@ -23,7 +23,7 @@ function filled(element, attributes, children) {
   return element;
 }
 
-/** Replace the options of a select by these: texts, or [value, text]. */
+/** Replace the options of a select: each is a text, or [value, text]. The choice stays if it is still among them. */
 export function fillSelect(select, options) {
   const chosen = select.value;
   select.replaceChildren(

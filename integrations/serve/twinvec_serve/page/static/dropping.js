@@ -1,4 +1,4 @@
-// Files that are dropped or chosen, including the files of folders.
+// Files that a person drops on the page or chooses, also whole folders.
 
 /** Call `use` with a list of [path, File] when files are dropped on `area` or chosen in one of the `inputs`. */
 export function onFiles(area, inputs, use) {

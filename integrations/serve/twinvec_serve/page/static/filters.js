@@ -54,7 +54,7 @@ function conditionOf(key, relation, text) {
   return { [key]: { [OPERATORS[relation]]: number[0] ?? text } };
 }
 
-/** Ask which keys the collections index, once until the collections change; return the first error. */
+/** Ask once which keys the collections index, and again when the collections change; return the first error. */
 function known() {
   const names = served.collections.filter(({ error }) => !error).map(({ name }) => name);
   asked ??= Promise.all(names.map(infoOf)).then((all) => {

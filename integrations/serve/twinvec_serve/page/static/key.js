@@ -7,7 +7,7 @@ let asking = null;
 
 export const currentKey = () => sessionStorage.getItem(PLACE) || "";
 
-/** Ask for a key; true if the user gave one. If a key is set already, the server has refused it. Requests that wait at the same time share one dialog. */
+/** Ask for a key in a dialog, which requests at the same time share; true if the person gave a key. `unknown` says that the server has refused the present key. */
 export function askForKey(unknown = Boolean(currentKey())) {
   asking ??= new Promise((resolve) => {
     const dialog = find("key");

@@ -1,4 +1,4 @@
-// The page: which panel is shown, and what the server has.
+// Starts the page: shows the panel that the address names, and loads the names of models and collections.
 
 import { documentOf, partOf } from "./address.js";
 import * as add from "./add.js";
@@ -17,7 +17,7 @@ const PANELS = ["search", "add", "similarity", "answers", "map", "bias"];
 const ASKING = "Asking the server what it has";
 let shown = null;
 
-/** Show the part that the address names; the focus goes to its title if another part was shown. */
+/** Show the panel that the address names. If another panel was shown before, the focus goes to the new title. */
 function show() {
   const wanted = PANELS.includes(partOf(location.hash)) ? partOf(location.hash) : PANELS[0];
   if (wanted === shown) return;
@@ -35,13 +35,13 @@ function show() {
   shown = wanted;
 }
 
-/** Show what else the address names: a search, a document. */
+/** Show the search and the document that the address names. */
 function follow() {
   if (shown === "search") search.follow();
   document_.follow(documentOf(location.hash));
 }
 
-/** Load models and collections. Until the first search, its outcome shows the progress or the error. */
+/** Load the names of models and collections. Before the first search, the panel of the search shows the progress or the error. */
 async function begin() {
   const outcome = find("search-outcome");
   if (!isUsed(outcome)) showLoading(outcome, ASKING);

@@ -21,7 +21,7 @@ export function start() {
   onSubmit(form, find("map-outcome"), "Drawing the map", drawn);
 }
 
-/** Draw the texts of a search's hits. */
+/** Show the panel with a map of these texts of hits. */
 export function showOnMap(texts) {
   const form = find("map-form");
   form.elements.sentences.value = texts.join("\n");

@@ -1,4 +1,4 @@
-// Texts with parts of them marked.
+// Texts as they are shown: with marked words, shortened, and without the line breaks of Markdown.
 
 import { make } from "./dom.js";
 
@@ -43,7 +43,7 @@ export function shortened(text, letters) {
   return points.length <= letters ? text : `${points.slice(0, letters - 1).join("").trimEnd()}…`;
 }
 
-/** The text with at most one blank line in a row; offsets stay the same. */
+/** The text with blanks in place of all but one blank line in a row, so that offsets stay the same. */
 function closed(text) {
   return text.replace(/(?<=\n[^\S\n]*\n)\s+/g, (blanks) => " ".repeat(blanks.length));
 }

@@ -1,4 +1,4 @@
-// A map of points as a drawing. The list beside it says the same in words.
+// A map of points as a drawing. The list next to the map says the same in words.
 
 import { draw } from "./dom.js";
 import { shortened } from "./passage.js";
@@ -9,8 +9,8 @@ const [LOWEST, HIGHEST] = [320, 560];
 const SIZE = 6;
 const LINE = 19; // between two labels
 const LETTERS = 28;
-const NAME = 11; // width of a letter of a name, at most
-const TIP = 9; // width of a letter of the tip, in pixels
+const NAME = 11; // largest width of a letter in the name of a cluster
+const TIP = 9; // width of a letter in the text of the lit point, in pixels
 const SHAPES = [
   (r) => `M${-r},0a${r},${r} 0 1,0 ${2 * r},0a${r},${r} 0 1,0 ${-2 * r},0`,
   (r) => `M${-r},${-r}h${2 * r}v${2 * r}h${-2 * r}z`,

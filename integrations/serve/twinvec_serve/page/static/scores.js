@@ -5,7 +5,7 @@ import { make } from "./dom.js";
 const NAMES = { dense: "meaning (dense)", sparse: "words (sparse)", fused: "both (fused)", feedback: "meaning, with feedback", maxsim: "token by token (maxsim)" };
 const COSINES = new Set(["dense", "feedback", "maxsim"]);
 
-/** Stage -> where its bars begin and end: at 0 and 1 for cosines, else at 0, or the lowest hit if it is negative, and at the best hit. */
+/** Stage -> the scores at the two ends of its bars: 0 and 1 for cosines, else the lowest score (at most 0) and the highest. */
 export function ranges(hits) {
   const found = new Map();
   for (const { scores } of hits) {
@@ -21,7 +21,7 @@ export function ranges(hits) {
 export function scoreBars(hit, range) {
   const rows = Object.entries(hit.scores).map(([stage, value]) => {
     const [low, high] = range.get(stage);
-    const share = high > low ? (value - low) / (high - low) : Number(high < 0); // hits of the same negative score are all the best
+    const share = high > low ? (value - low) / (high - low) : Number(high < 0); // if all hits have the same negative score, all bars are full
     return row(NAMES[stage] ?? stage, share, figure(value));
   });
   if (hit.relevance !== null && hit.relevance !== undefined) {
@@ -30,7 +30,7 @@ export function scoreBars(hit, range) {
   return make("ul", { class: "bars", "aria-label": "Scores" }, rows);
 }
 
-/** A score with two decimals, a small one with four; only zero is shown as 0.00. */
+/** A score with two decimals, or four if it is below 0.01; only zero is shown as 0.00. */
 export function figure(value) {
   if (value && Math.abs(value) < 0.0001) return value > 0 ? "<0.0001" : ">-0.0001";
   return value.toFixed(value && Math.abs(value) < 0.01 ? 4 : 2);

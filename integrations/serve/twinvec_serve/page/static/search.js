@@ -11,7 +11,7 @@ import { announce, isUsed, Mistake, onSubmit, showEmpty } from "./states.js";
 
 const PAGE = 10;
 let limit = PAGE;
-let address = null; // of the search that is shown
+let address = null; // the hash of the search that is shown
 let following = false; // whether a search begins because the address names it
 
 export function start() {
@@ -31,7 +31,7 @@ export function start() {
   startFilters();
 }
 
-/** Write the settings of a new search into the address. The browser's Back leads to the previous query, not through each setting tried. */
+/** Write the settings of a new search into the address. Only a new query makes an entry in the browser's history. */
 function begun({ target: form }) {
   limit = PAGE;
   const fields = new FormData(form);
@@ -49,7 +49,7 @@ function begun({ target: form }) {
   else history.pushState(null, "", address);
 }
 
-/** Run the search that the address names, unless it is shown already. An address without settings gets those of the shown search. */
+/** Run the search that the address names, unless it is shown already. An address without settings gets the settings of the shown search. */
 export function follow() {
   const wanted = withDocument(location.hash, null);
   if (wanted === address) return;
@@ -135,7 +135,7 @@ function bodyOf(query, fields) {
   };
 }
 
-/** Search the chosen collections. If all are chosen, the request names none, so that one dropped meanwhile is no error. */
+/** Search the chosen collections. If all are chosen, the request names none, so that a collection dropped meanwhile is no error. */
 async function hitsOf(names, body, signal) {
   const some = names.length < served.collections.length ? { collections: names } : {};
   const { results, failed } = await ask("/v1/search", { ...body, ...some }, { signal });

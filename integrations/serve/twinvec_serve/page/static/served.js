@@ -1,4 +1,4 @@
-// What the server has: models, rerankers, collections. Listeners are called with new collections.
+// The names of the server's models and rerankers, and its collections. Listeners are called when the collections change.
 
 import { ask } from "./api.js";
 import { fillSelect, find } from "./dom.js";
@@ -12,7 +12,7 @@ export function whenChanged(listener) {
 
 let loading = null;
 
-/** Load models, then collections; `loaded` waits for both. Not at once: both requests would ask for a missing key. */
+/** Load models, then collections, so that only one request asks for a missing key; `loaded` waits for both. */
 export function load() {
   loading = loadModels().then(loadCollections);
   return loading;

@@ -28,8 +28,8 @@ export function showError(outcome, error, again) {
 
 /**
  * Let a form do `work(fields, run)`, which returns nodes; a new submission stops the one before.
- * The outcome shows the text `waiting`, then the nodes or the error, with a button to try again unless the form has a mistake.
- * A run has `signal`, which stops it, `told(done, total)`, which shows the progress, and `truncated`, a count of texts.
+ * The outcome shows the text `waiting`, then the nodes, or the error with a button to try again; a Mistake has no button.
+ * A run has `signal`, by which it is stopped, `told(done, total)`, which shows its progress, and `truncated`, the number of truncated texts.
  */
 export function onSubmit(form, outcome, waiting, work) {
   let running = null;
@@ -70,5 +70,5 @@ function truncation(count) {
   return count ? [make("p", { class: "warning" }, `${counted(count, "text is", "texts are")} longer than the model reads; the rest is ignored.`)] : [];
 }
 
-/** A mistake of the person in front of the page, in words for that person. */
+/** A mistake of the person in front of the page; its message says what to do. */
 export class Mistake extends Error {}

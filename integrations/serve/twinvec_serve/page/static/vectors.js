@@ -1,4 +1,4 @@
-// Arithmetic over vectors: cosines, principal components, k-means. Legend: N vectors, D numbers in a vector, K clusters.
+// Arithmetic over vectors: cosines, principal components, k-means. N is the number of vectors, K the number of clusters.
 
 const ITERATIONS = 200;
 const ROUNDS = 50;
