@@ -82,10 +82,10 @@ def registered(
 
 
 def _check_not_read(wanted: StoredRoot, roots: Roots, *, named: bool) -> None:
-    """Raise ``ConfigurationError`` if a stored source already reads the file of a new source, or holds its own new place.
+    """Raise ``ConfigurationError`` if a stored source already reads the file of a new source.
 
-    A user who names a stored source (``named``) may give it another folder, but not a part of its present one: the next
-    update would remove the documents of the other parts.
+    Likewise, a user who names a stored source (``named``) may give it another place, but not a part of its present
+    folder: the next update would remove the documents of the other parts.
     """
     known = roots.all()
     if wanted.location is None or not wanted.is_here():
