@@ -99,8 +99,9 @@ class Generation(BaseModel):
 
     @model_validator(mode="after")
     def _probes_have_vectors(self) -> Self:
-        if any(len(probe.vector) != self.dim or not any(probe.vector) for probe in self.probes):
-            raise ValueError(f"a probe's vector is zero or not of {self.dim} dimensions")
+        lengths = [np.linalg.norm(probe.vector) for probe in self.probes if len(probe.vector) == self.dim]
+        if len(lengths) < len(self.probes) or not all(0 < length < np.inf for length in lengths):
+            raise ValueError(f"a probe's vector is zero, not finite, or not of {self.dim} dimensions")
         return self
 
     def has_vectors_of(self, other: Generation) -> bool:
