@@ -102,12 +102,15 @@ def looking(conditions: Conditions) -> models.QueryRequest:
 def batches(requests: Iterable[models.QueryRequest], limits: Limits) -> Iterator[list[models.QueryRequest]]:
     """Cut requests, in order, into batches of the size and the cost that the server permits."""
     batch: list[models.QueryRequest] = []
+    spent = 0
     for request in requests:
-        dear = limits.budget is not None and cost([*batch, request]) > limits.budget
-        if batch and (dear or (limits.searches is not None and len(batch) == limits.searches)):
+        price = 0 if limits.budget is None else cost([request])
+        is_dear = limits.budget is not None and spent + price > limits.budget
+        if batch and (is_dear or len(batch) == limits.searches):
             yield batch
-            batch = []
+            batch, spent = [], 0
         batch.append(request)
+        spent += price
     if batch:
         yield batch
 
