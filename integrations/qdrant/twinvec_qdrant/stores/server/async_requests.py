@@ -42,7 +42,7 @@ class _OfLoop:
 
 
 class AwaitedRequests:
-    """The awaited form of ``retrying.Requests``.
+    """The awaited form of ``requests``: the same requests, retries and errors.
 
     ``client`` is a client of the caller, which ``close`` leaves open, or the arguments of new clients.
     """
@@ -59,7 +59,7 @@ class AwaitedRequests:
             self._of_loops[loop] = _OfLoop(given)
 
     async def perform(self, step: Step) -> Any:
-        """Perform a step and return its result; see ``stores.steps``."""
+        """Perform one step of ``stores.steps``, and return its result."""
         if isinstance(step, Ask):
             return await self._merged(step)
         if isinstance(step, Encode):
@@ -80,7 +80,7 @@ class AwaitedRequests:
                 loop.run_until_complete(each.life.aclose())
 
     async def _merged(self, ask: Ask) -> Any:
-        """Send a request together with others that wait."""
+        """Send a request, if possible together with others that wait, and return its answer."""
         part = _PARTS.get(ask.method)
         if part is None or ask.alone:
             return await self._sent(ask)
@@ -122,12 +122,12 @@ class AwaitedRequests:
         key = getattr(encode, "__self__", encode)
         with self._lock:
             if id(key) not in self._encoders:
-                self._encoders = {id(key): Coalescer(encode)}  # drops the encoder from before a migration
+                self._encoders = {id(key): Coalescer(encode)}  # after a migration, this drops the former encoder
             return self._encoders[id(key)]
 
 
 async def _life(client: AsyncQdrantClient) -> AsyncGenerator[AsyncQdrantClient]:
-    """Yield the client; close it when the event loop ends, because a loop closes its started generators."""
+    """Yield the client, and close it when the event loop ends: a loop then closes its started generators."""
     try:
         yield client
     finally:
@@ -135,7 +135,7 @@ async def _life(client: AsyncQdrantClient) -> AsyncGenerator[AsyncQdrantClient]:
 
 
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a client, with connections that stay open unless an argument says otherwise."""
+    """Return the arguments of a client; unless ``options`` say otherwise, its connections stay open."""
     kept = {name: value for name, value in options.items() if value is not None}
     kept["check_compatibility"] = False
     return kept if {"limits", "pool_size"} & kept.keys() else {**kept, "limits": CONNECTIONS}

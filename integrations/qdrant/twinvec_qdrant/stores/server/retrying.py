@@ -1,8 +1,8 @@
 """Requests to a server about one collection, with retries of temporary failures and with twinvec's errors.
 
 ``wait_seconds`` is the longest time without an answer: all tries of a request and the pauses between them end within
-it. One try of a read may take half of it, which leaves time for a second try; one try of a write may take all of it. A
-refusal that names a pause is an answer: the try after the pause may take as long as the first.
+this time. One try of a read may take half of the time, which leaves room for a second try; one try of a write may take
+all of it. A refusal that names a pause is an answer: the try after the pause may take as long as the first try.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ class Requests:
         return self._sent(method, (self.name, *args), options, refill_seconds)
 
     def ask(self, method: Callable[..., T]) -> T:
-        """Call a client method that concerns no collection; raise as ``call`` does."""
+        """Call a client method that is not about a collection; errors are those of ``call``."""
         return self._sent(method, (), {}, 0.0)
 
     def end(self) -> None:
-        """Make every later request raise an error, and every later try of a running request."""
+        """End the requests: from now on, a new request, and a new try of a running request, raise ``StoreError``."""
         self._closed = True
 
     def check_open(self) -> None:
@@ -126,7 +126,7 @@ class Requests:
     def errors(self, what: str) -> Iterator[None]:
         """Raise an error of the request ``what`` as twinvec's error; see ``errors.store_error``.
 
-        An error for which ``unsendable`` is true must not become the cause: it quotes a header, perhaps the API key.
+        The client's error becomes the cause, except an ``unsendable`` one: it quotes a header, perhaps the API key.
         """
         try:
             yield
@@ -176,11 +176,11 @@ class Tries:
         }
 
     def _pause(self, state: tenacity.RetryCallState) -> float:
-        """Return the seconds before the next try; the server may ask for long pauses.
+        """Return the seconds before the next try, at least as many as the server asks for.
 
-        After ``refill_seconds``, the server's rate limit has room for the whole request. A shorter pause may not help:
-        the first parts of a request use up the budget, and the server refuses a later part. If too little time is left,
-        the pause is the one that the server names.
+        Under a rate limit, the pause lasts until the limit has room for the whole request (``refill_seconds``). After a
+        shorter pause, the first parts of the request may use up the budget, so that the server refuses a later part. If
+        too little time is left, the pause is the one that the server names.
         """
         error = _error_of(state)
         requested = requested_pause(error)
