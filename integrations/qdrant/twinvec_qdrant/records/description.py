@@ -1,7 +1,7 @@
 """A collection's description as it is stored, and the checks that an encoder fits the collection.
 
 The space (``twinvec.models.space``) identifies the model. The probes are texts with the vectors that the model gave
-them. Probes reveal changes that the space cannot show, as by another version of a library, a precision or an export.
+them. Probes reveal changes that the space does not show: another version of a library, another precision or export.
 """
 
 from __future__ import annotations

@@ -56,11 +56,11 @@ MAX_DEPTH = 3
 """Deepest level of indexed keys; a filter on a key of level n tests 2 ** (n - 1) paths."""
 
 FOR_EQUALITY = "%s: the key %r holds %s; it is indexed for equality only, and ranges are slower"
-"""Warning that a requested index would change answers, and is replaced; for the place, the key and its values."""
+"""Warning about a requested index that would change answers: the place, the key, and what the key holds."""
 
 _KINDS: dict[type, FieldIndexType] = {str: "keyword", float: "float", int: "float", bool: "bool"}
 _PROBES: dict[FieldIndexType | None, FieldIndexType] = {"float": "datetime", "datetime": "float"}
-"""Index type -> index type that strict mode demands of a filter on the values that the first one would hide."""
+"""Index type -> the index type that a server in strict mode needs to find the values that the first one hides."""
 _DATE_BEGINS = frozenset("+-\u2212 \t0123456789")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATE_RANGES = (During((("gte", _EPOCH),)), During((("lt", _EPOCH),)))

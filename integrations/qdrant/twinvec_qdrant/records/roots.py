@@ -99,7 +99,7 @@ class Roots:
         return _point(named | own, uuid4().hex) if own else other
 
     def membership(self, name: str | None) -> Membership:
-        """Return the membership in the root of this name; without a name, that in the first root.
+        """Return the membership of the root with this name, or of the first root if ``name`` is None.
 
         Raises:
             ConfigurationError: the collection has no root of this name.
@@ -160,7 +160,7 @@ class Roots:
         return {source: text for source, text in found.items() if text}
 
     def register(self, wanted: StoredRoot, *, named: bool, prune: bool, write: bool = True) -> Membership:
-        """Add a root, or update the root of the same name, and return the membership in it.
+        """Add a root, or update the root of the same name, and return its membership.
 
         Args:
             wanted: The root; ``first`` is ignored. Its descriptions are added to the stored descriptions. Without

@@ -271,9 +271,9 @@ class EmbeddedBackend(SharedEngine, Backend):
     def check_files(self) -> None:
         """Close the engine, read all its files, and raise ``StoreCorruptError`` if one is missing or changed.
 
-        The close takes new checksums of changed files, and so takes damage for a change by the engine. The files are
-        therefore also compared with the checksums of the close before that: the engine makes only some kinds of changes
-        (``Checksums.contradicted``).
+        Closing the engine takes new checksums of changed files, so that damage may pass for a change by the engine. The
+        files are therefore also compared with the checksums of the close before: only some changes can come from the
+        engine (``Checksums.contradicted``).
         """
         with self.undisturbed():
             before = Checksums.read(self._folder.opened)

@@ -93,7 +93,7 @@ def new_backup(target: Path) -> Iterator[Path]:
 def _writing(target: Path) -> AbstractContextManager[None]:
     """Return a context that keeps other processes from writing this backup.
 
-    To enter it raises ``ConfigurationError`` while another process writes the backup.
+    Entering the context raises ``ConfigurationError`` if another process is writing the backup.
     """
     busy = f"{target}: another process is writing this backup; try again when it has ended"
     return exclusive_lock(_beside(target, "lock"), busy)

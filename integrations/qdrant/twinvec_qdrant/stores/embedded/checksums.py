@@ -64,7 +64,7 @@ _NEVER_ZEROED = (
     *(".deleted", ".mappings", "/deleted.dat", "/deleted/flags_a.dat"),
     *("/status.dat", "/tracker.dat", "/page_0.dat", ".mmap"),
 )
-"""Files that the engine never fills with zeros: until a build, it only adds to them, as marks of deleted points."""
+"""Files that the engine never zeroes: until a build, it only adds marks of deleted points, lengths and values."""
 _ENGINE = version("qdrant-edge-py")
 
 

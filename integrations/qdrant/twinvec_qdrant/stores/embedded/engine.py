@@ -437,7 +437,7 @@ class SharedEngine:
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{number:,} {kind}s" for kind, number in counts.items())
+    return ", ".join(f"{number} {kind}s" for kind, number in counts.items())
 
 
 class WriterLock:

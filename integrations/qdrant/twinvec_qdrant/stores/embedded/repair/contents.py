@@ -1,4 +1,4 @@
-"""Check the contents of a collection after a kill: all points are read, before the copy of the files (``undo``) goes.
+"""Check the contents of a collection after a kill: read all points, before the copy that ``undo`` keeps is removed.
 
 If a file is damaged, the engine may overwrite other points when it applies its log. A point then has no content, has
 the content of another point, or cannot be read.
