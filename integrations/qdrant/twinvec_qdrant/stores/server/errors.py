@@ -210,7 +210,7 @@ def store_error(error: Exception, location: str, what: str) -> StoreError:
     """
     if (words := _protocol_words(error)) is not None:
         return StoreUnavailableError(f"{location}: no answer: {words}")
-    if _lost(error):
+    if _lost(error) or isinstance(error, TimeoutError):
         return StoreUnavailableError(f"{location}: no answer: {reason(error)}")
     answered = refusal(error)
     if answered is not None:
@@ -221,8 +221,6 @@ def store_error(error: Exception, location: str, what: str) -> StoreError:
         return StoreUnavailableError(f"{location}: no answer: {reason(error)}")
     if isinstance(error, JSONDecodeError) or (isinstance(error, AssertionError) and "returned None" in str(error)):
         return StoreError(f"{location}: {_FOREIGN}")
-    if isinstance(error, TimeoutError):
-        return StoreUnavailableError(f"{location}: no answer: {reason(error)}")
     if isinstance(error, NotYetAppliedError):
         return StoreUnavailableError(f"{location}: too busy: {error}")
     return StoreError(f"{location}: {what} failed: {error}")  # the client's local mode raises exceptions of many kinds

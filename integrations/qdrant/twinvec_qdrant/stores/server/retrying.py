@@ -19,7 +19,7 @@ from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 from qdrant_client.local.qdrant_local import QdrantLocal
 
-from twinvec.errors import TwinvecError
+from twinvec.errors import StoreError, TwinvecError
 from twinvec_qdrant.stores.base import closed_error
 from twinvec_qdrant.stores.server.clients import observe, options_for, time_limit
 from twinvec_qdrant.stores.server.errors import (
@@ -88,25 +88,21 @@ class Requests:
         if self._closed:
             raise closed_error(self.location)
 
-    def too_old(self, least: tuple[int, int], what: str) -> str | None:
-        """Return an error text if ``what`` needs the version ``least`` and the server has an older one, else None.
-
-        An unknown version counts as new enough.
-        """
+    def check_version(self, least: tuple[int, int], what: str) -> None:
+        """Raise ``StoreError`` if the server says that its version is below ``least``, which ``what`` needs."""
         if is_local(self.client):
-            return None
+            return
         try:
             with self._turn, time_limit(longest_try("info", self.wait_seconds)):
                 major, minor = map(int, self.client.info().version.split(".")[:2])
         except Exception as error:
             logger.debug("%s: the server does not say its version: %s", self.location, reason(error))
-            return None
-        if (major, minor) >= least:
-            return None
-        return (
-            f"the server has version {major}.{minor}, and {what} needs {least[0]}.{least[1]} or later: "
-            "update the server"
-        )
+            return
+        if (major, minor) < least:
+            raise StoreError(
+                f"{self.location}: the server has version {major}.{minor}, and {what} needs {least[0]}.{least[1]} or "
+                "later: update the server"
+            )
 
     def _sent(
         self, method: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any], refill_seconds: float

@@ -198,15 +198,12 @@ class Structure(KnownCollection):
 
     def check_version(self) -> None:
         """Raise ``StoreError`` if the server says that its version is below ``LEAST_VERSION``."""
-        if (reason := self.requests.too_old(LEAST_VERSION, "twinvec")) is not None:
-            raise StoreError(f"{self.location}: {reason}")
+        self.requests.check_version(LEAST_VERSION, "twinvec")
 
     def check_quantization(self, settings: IndexSettings) -> None:
         """Raise ``StoreError`` if the server says that its version is too old for the quantisation."""
         if settings.quantization == "turbo":
-            reason = self.requests.too_old(TURBO_VERSION, '"turbo" quantisation')
-            if reason is not None:
-                raise StoreError(f"{self.location}: {reason}")
+            self.requests.check_version(TURBO_VERSION, '"turbo" quantisation')
 
     def indexed(self, chunks: int) -> int:
         info = self._info()
@@ -267,11 +264,9 @@ class Structure(KnownCollection):
             return
         try:
             self.requests.call(self._client.create_vector_name, name, config)
-        except StoreError as error:
-            reason = self.requests.too_old(MIGRATING_VERSION, what)
-            if reason is None:
-                raise
-            raise StoreError(f"{self.location}: {reason}") from error
+        except StoreError:
+            self.requests.check_version(MIGRATING_VERSION, what)
+            raise
 
 
 def _has_no_graph(vector: models.VectorParams) -> bool:

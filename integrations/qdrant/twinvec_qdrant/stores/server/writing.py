@@ -54,7 +54,7 @@ class Writing(Structure, Reading):
                 key, some = batch
                 self._write(limits, self._client.upsert, client_points(some, self._filler), **_routed(key))
 
-            of_keys = self._by_key(points, None if self._tenants is None else self._tenants.key_of)
+            of_keys = _by_key(points, None if self._tenants is None else self._tenants.key_of)
             in_streams(send, _in_batches(of_keys, limits.written(STREAM_POINTS)), self._streams(limits))
 
         self._written(upsert)
@@ -107,7 +107,7 @@ class Writing(Structure, Reading):
 
     def _update(self, points: Sequence[Point]) -> None:
         """Replace the stored vectors by the vectors in these points."""
-        of_keys = self._by_key(points, None if self._tenants is None else self._stored_keys(points))
+        of_keys = _by_key(points, None if self._tenants is None else self._stored_keys(points))
 
         def update(limits: Limits) -> None:
             for key, batch in _in_batches(of_keys, limits.written(BATCH_POINTS)):
@@ -124,15 +124,6 @@ class Writing(Structure, Reading):
         found = self.run(self._by_id([point.id for point in points], PAGE, [], None))
         keys = {str(record.id): str(record.shard_key) for record in found}
         return lambda point: keys.get(point.id, cluster.SHARED)
-
-    def _by_key(
-        self, points: Sequence[Point], key_of: Callable[[Point], str] | None
-    ) -> Mapping[str | None, list[Point]]:
-        """Return the points by shard key, in order; if ``key_of`` is None, all points have the key None."""
-        of_keys: dict[str | None, list[Point]] = {}
-        for point in points:
-            of_keys.setdefault(None if key_of is None else key_of(point), []).append(point)
-        return of_keys
 
     def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
         self._prepare()
@@ -166,6 +157,14 @@ class Writing(Structure, Reading):
 def _routed(key: str | list[str] | None) -> dict[str, Any]:
     """Return the option of a write that names its shard key, or its shard keys."""
     return {} if key is None else {"shard_key_selector": key}
+
+
+def _by_key(points: Sequence[Point], key_of: Callable[[Point], str] | None) -> Mapping[str | None, list[Point]]:
+    """Return the points by shard key, in order; if ``key_of`` is None, all points have the key None."""
+    of_keys: dict[str | None, list[Point]] = {}
+    for point in points:
+        of_keys.setdefault(None if key_of is None else key_of(point), []).append(point)
+    return of_keys
 
 
 def _in_batches(of_keys: Mapping[str | None, Sequence[Point]], most: int) -> Iterator[_Batch]:
