@@ -342,6 +342,6 @@ def check_current_model(backend: Backend, vector: str, space: str) -> None:
     now = stored_description(backend)
     if (now.vector, now.space) != (vector, space):
         raise SpaceMismatchError(
-            f"{backend.location}: another process has changed the model to {now.model!r} ({now.dim} dimensions, space "
-            f"{now.space:.12}); ingest again: the ingest then uses that model"
+            f"{backend.location}: its model has changed during the ingest to {now.model!r} ({now.dim} dimensions, "
+            f"space {now.space:.12}); ingest again: the next ingest uses that model"
         )
