@@ -271,11 +271,11 @@ def test_of_two_backups_to_one_folder_at_once_the_second_is_refused(store, tmp_p
     put_in_place, refused = backups._put_in_place, []
 
     def overtaken(partial, target):
-        target.rename(backups._replaced(target))  # the moment at which the backup has no name
+        target.rename(backups._beside(target, "replaced"))  # the moment at which the backup has no name
         with pytest.raises(ConfigurationError, match="another process is writing this backup"):
             backup_collection("notes", to, store, overwrite=True)
         refused.append(target.exists())
-        backups._replaced(target).rename(target)
+        backups._beside(target, "replaced").rename(target)
         put_in_place(partial, target)
 
     monkeypatch.setattr(backups, "_put_in_place", overtaken)

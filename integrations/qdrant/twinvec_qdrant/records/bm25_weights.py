@@ -64,12 +64,12 @@ class BM25Weights:
         return document_vectors(terms, self.average_length)
 
     def begin(self, texts: Sequence[str]) -> None:
-        """Record the average length of these chunks unless the collection has recorded an average already."""
+        """Record the average length of these chunks, unless the collection has recorded an average before."""
         if not self.average_length:
             self._assume(self.terms(texts))
 
     def queries(self, texts: Sequence[str], instead: Sequence[str] | None = None) -> list[SparseVector]:
-        """Return the vectors of queries; if corrected queries are given (``instead``), their terms weigh most."""
+        """Return the vectors of queries; if ``instead`` has corrected queries, their terms weigh most."""
         vectors = [query_vector(each) for each in self.analyzer.query_terms(texts)]
         if instead is None or list(instead) == list(texts):
             return vectors
@@ -79,7 +79,7 @@ class BM25Weights:
         ]
 
     def weights(self, queries: Sequence[str]) -> list[float]:
-        """Return the weight of each query's terms (``TermCounts.weight``); the vocabulary must be read."""
+        """Return the weight of each query's terms (``TermCounts.weight``), by the vocabulary that was read before."""
         counts = self.vocabulary.term_counts(self.analyzer)
         return [counts.weight(terms) for terms in self.analyzer.query_terms(queries)]
 
@@ -93,16 +93,16 @@ class BM25Weights:
             self.vocabulary.see(texts, self.analyzer)
 
     def taken_words(self) -> tuple[Counter[str], int]:
-        """Return, and forget, the words and the number of written chunks, for the writer that leads this one."""
+        """Return the words and the number of written chunks, for another writer to ``add_words``, and forget them."""
         return self.vocabulary.taken(self.analyzer) if self.analyzer.version > 1 else (Counter(), 0)
 
     def add_words(self, words: Mapping[str, int], chunks: int) -> None:
-        """Add the words and chunks of other writers (``taken_words``); the totals are counted again when needed."""
+        """Add the results of other writers' ``taken_words``; the totals are counted again when they are needed."""
         self.vocabulary.add(words, chunks)
         self._totals = None
 
     def read_vocabulary(self) -> None:
-        """Read the vocabulary of the collection now, so that the first search is faster."""
+        """Read the collection's vocabulary now, so that the first search is faster."""
         if self.average_length and self.analyzer.version > 1:
             self._backend.run(self.vocabulary.read())
 
@@ -117,7 +117,7 @@ class BM25Weights:
         return None if self._has_tenants else found
 
     def changed(self, old: Record | None, new: Record | None) -> None:
-        """Update the totals after a commit, instead of counting them in the store again."""
+        """Update the totals after a commit has replaced the record ``old`` by ``new``; None stands for no record."""
         self.vocabulary.changed(len(new.chunks if new else ()) - len(old.chunks if old else ()))
         if self._totals is not None:
             chunks, terms = self._totals
@@ -128,18 +128,18 @@ class BM25Weights:
             self._totals = chunks, terms
 
     def count_from_nothing(self) -> None:
-        """Start the totals at zero, in an empty collection without another writer."""
+        """Set the totals to zero, in an empty collection without another writer."""
         self._totals = (0, 0)
 
     def refresh(self) -> None:
-        """Read the average and the analysis again; other writers may have changed them."""
+        """Read the average length and the analysis again, which other writers may have changed."""
         now = stored_description(self._backend)
         self.analyzer = now.analyzer
         if now.average_length != self.average_length:
             self.average_length, self._totals = now.average_length, None
 
     def rebalance(self, *, recount: bool = False) -> None:
-        """Compute all weights again if the average has drifted, and save the vocabulary.
+        """Compute all weights again if the average length has drifted, and save the vocabulary.
 
         With ``recount``, count the words of all chunks for the vocabulary. After a kill, the next call starts over.
         """
@@ -164,7 +164,7 @@ class BM25Weights:
         self._record(average)
 
     def renew(self) -> None:
-        """Analyse all texts by the newest version, and count all words again.
+        """Analyse all texts by the newest version of the analysis of words, and count all words again.
 
         Searches continue meanwhile. After a kill, the collection keeps the old version, and the next call starts over.
         """

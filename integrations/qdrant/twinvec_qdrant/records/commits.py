@@ -46,7 +46,7 @@ _REMOVED = 256
 
 @dataclass(slots=True)
 class Draft:
-    """The chunks of a source's next version that are written before its commit, and their intent."""
+    """A source's next version before its commit: the chunks that are already written, and their intent."""
 
     source: str
     revision: str
@@ -56,10 +56,14 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One source's next version: its record, its chunks, and the old record that the change was planned from.
+    """The change of one source to its next version.
 
-    A chunk that ``draft`` has written already is written again only if it is gone. ``space`` is that of the chunks'
-    vectors.
+    Attributes:
+        record: The new record.
+        points: The chunks of the new version.
+        old: The record that the change was planned from; None for a new source.
+        draft: The draft by which chunks were written before; they are written again only if they are gone.
+        space: The space of the chunks' vectors.
     """
 
     record: Record
@@ -71,7 +75,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """Leftovers of killed writers: their intents, and the sources that the intents name."""
+    """The leftovers of killed writers: their intents, and the sources that the intents name."""
 
     intents: Sequence[Point]
     sources: frozenset[str]
@@ -95,7 +99,8 @@ class Catalog:
         return (point.payload["source"] for point in self.backend.scroll([RECORDS], ["source"]))
 
     def has_documents(self, membership: Membership) -> bool:
-        """Return whether documents of a root are stored, or just being stored; intents are read before records."""
+        """Return whether documents of a root are stored, or being stored by a live writer."""
+        # the intents are read first: a writer removes its intent after it has written the records
         return any(map(membership.has, self._intents.running())) or any(map(membership.has, self.sources()))
 
     def remove_root(self, membership: Membership) -> None:
@@ -113,14 +118,14 @@ class Catalog:
     def write(self, changes: Sequence[Change], root: StoredRoot | None = None) -> list[Change]:
         """Commit changes of different sources, with their drafts; return the changes that lost to another writer.
 
-        If another process has removed ``root``, the root of the sources, it is added again before the commit. A later
-        removal sees the intent, and keeps the root.
+        If another process has removed ``root``, the root of the sources, the root is added again before the commit. A
+        process that removes the root later sees the intent, and keeps the root.
 
-        Raise ``SpaceMismatchError``, and commit nothing, if the collection now uses another model than the vectors.
+        If the collection has changed to another model, raise ``SpaceMismatchError`` and commit nothing.
         """
         backend = self.backend
         old = self.revisions(chunk for change in changes if change.old for chunk in change.old.chunks)
-        # the writer of an old revision may still rewrite its chunks
+        # the writer of an old revision may still rewrite the chunks of that revision
         former = (change.old.revision for change in changes if change.old)
         revisions = {*old.values(), *former, *(change.record.revision for change in changes)}
         records = [Point(record_id(change.record.source), change.record.as_payload()) for change in changes]
@@ -128,7 +133,7 @@ class Catalog:
         vectors = {(point.vector, change.space) for change in changes for point in change.points}
         with self._intent([change.record.source for change in changes], revisions, root=root):
             backend.upsert(points)
-            for vector, space in vectors:  # a migration that begins later encodes the chunks just written
+            for vector, space in vectors:  # a migration that begins after this check encodes the chunks just written
                 check_current_model(backend, vector, space)
             if root is not None:
                 Roots(backend).keep(root)
@@ -167,7 +172,7 @@ class Catalog:
             self._intents.remove([draft.intent])
 
     def leave(self, drafts: Iterable[Draft]) -> None:
-        """Leave drafts to the next writer, because this one ends before their commit."""
+        """Leave drafts to the next writer, because this writer ends before their commit."""
         self._intents.leave([draft.intent for draft in drafts])
 
     def remove(self, sources: Sequence[str]) -> Iterator[Record]:
@@ -218,14 +223,14 @@ class Catalog:
         return removed
 
     def _clean(self, source: str, revisions: Sequence[str]) -> None:
-        """Remove the chunks of an unfinished commit that the committed version does not list."""
+        """Remove the chunks of these revisions that the committed version of the source does not list."""
         there = list(self.backend.scroll([field_is("source", source), CHUNKS], ["revision"]))
         record = self.records([source]).get(source)
         listed = set(record.chunks) if record else set()
         self.backend.delete([point.id for point in there if point.id not in listed], revisions)
 
     def _unwritten(self, change: Change) -> Sequence[Point]:
-        """Return the points of a change that its draft has not written, or that have been removed since."""
+        """Return the points of a change that its draft has not written, or that were removed after that."""
         if change.draft is None:
             return change.points
         there = self.revisions(change.draft.chunks)
@@ -259,7 +264,7 @@ class Catalog:
 
 
 def _taken(changes: Iterable[Change], now: Mapping[str, str]) -> list[Point]:
-    """Return the committed chunks that another writer has removed, or has rewritten and may still remove."""
+    """Return the committed chunks that another writer has removed, or has rewritten and may remove later."""
     return [point for change in changes for point in change.points if now.get(point.id) != change.record.revision]
 
 

@@ -1,7 +1,7 @@
 """A collection's description as it is stored, and the checks that an encoder fits the collection.
 
 The space (``twinvec.models.space``) identifies the model. The probes are texts with the vectors that the model gave
-them. They reveal changes that the space cannot reveal: vectors of another library version, precision or export.
+them. Probes reveal changes that the space does not show: another version of a library, another precision or export.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ COLLECTION_PROBES = (
 )
 GenerationT = TypeVar("GenerationT", bound="Generation")
 ADOPTION = "twinvec_adoption"
-"""Key of a collection's metadata for its future description, during its first adoption."""
+"""Key of a collection's metadata that holds its future description while the collection is being adopted."""
 
 SAME_VECTOR_COSINE = 0.98
 """Smallest cosine of vectors that count as equal: exact engines reach 1, 8-bit engines more than 0.99."""
@@ -92,15 +92,16 @@ class Generation(BaseModel):
     states_dim: int | None = Field(default=None, gt=0)
     """Size of a token state; None if the collection keeps no token states."""
     external: Literal[True] | None = None
-    """Whether the model belongs to another library (``ExternalEncoder``), so only its vectors identify it."""
+    """True for a model of another library (``ExternalEncoder``), which only its vectors identify; else None."""
     probes: list[Probe] = Field(min_length=1)
     calibration: Calibration | None = None
-    """The calibration of the scores; stored only once it has been measured."""
+    """The calibration of the scores; None until it has been measured."""
 
     @model_validator(mode="after")
     def _probes_have_vectors(self) -> Self:
-        if any(len(probe.vector) != self.dim or not any(probe.vector) for probe in self.probes):
-            raise ValueError(f"a probe's vector is zero or not of {self.dim} dimensions")
+        lengths = [np.linalg.norm(probe.vector) for probe in self.probes if len(probe.vector) == self.dim]
+        if len(lengths) < len(self.probes) or not all(0 < length < np.inf for length in lengths):
+            raise ValueError(f"a probe's vector is zero, not finite, or not of {self.dim} dimensions")
         return self
 
     def has_vectors_of(self, other: Generation) -> bool:
@@ -125,11 +126,11 @@ class Description(Generation):
     analysis: int = 1
     """Version of the analysis of words; stored with the first ``average_length``, unless it is 1."""
     reading: int | None = Field(default=None, ge=1, le=NEWEST_READING)
-    """Reading version, by which text is extracted from files; stored only once it is decided."""
+    """Reading version, by which text is extracted from files; None until an ingest decides it."""
     payload_indexes: PayloadIndexes = AUTOMATIC
     """The settings of payload indexes; the default is left out, because older versions do not know the field."""
     layout: Layout | None = None
-    """The payload keys of the framework from which the collection was adopted; stored only then."""
+    """The payload keys of the framework whose collection was adopted; None for a collection that twinvec made."""
     next: Generation | None = None
     """The model of an unfinished migration."""
     previous: Generation | None = None
@@ -171,24 +172,24 @@ class Description(Generation):
 
     @property
     def analyzer(self) -> Analyzer:
-        """The analysis of the collection's texts and queries; before the first ingest, the newest one."""
+        """The analysis of words in the collection's texts and queries; before the first ingest, the newest version."""
         return Analyzer(self.language, self.analysis if self.average_length else analyses.NEWEST_ANALYSIS)
 
     @property
     def scale(self) -> Calibration | None:
-        """Scale for fusing scores; None for a collection of an older version until it is calibrated.
+        """Scale for fusing scores; None for a collection of an older version of twinvec until it is calibrated.
 
-        For a collection that is not calibrated, the scale depends on the name of the model and the length of the
-        chunks. If it also depended on the space, the order of hits in existing collections would change.
+        If the collection is not calibrated, its scale depends on the name of the model and the length of the chunks. If
+        the scale also depended on the space, the order of hits in existing collections would change.
         """
         return completed(self._measured, known_calibration(self._unchanged_model_name, MANY, self.average_length))
 
     def judged_by(self, chunks: int) -> Calibration | None:
-        """Return the calibration of relevance: the collection's, or else the model's for this number of chunks."""
+        """Return the calibration of relevance: the collection's own, or else its model's for this number of chunks."""
         return completed(self._measured, self.known(chunks))
 
     def known(self, chunks: int = MANY) -> Calibration:
-        """Return the known calibration of the model, by its name or its space, for this number of chunks."""
+        """Return the calibration that twinvec knows for the model, by its name or space, and this number of chunks."""
         name = known_name(self._unchanged_model_name, self.space)
         return known_calibration(name, chunks, self.average_length)
 
@@ -208,21 +209,21 @@ class Description(Generation):
         return NewCollection(self.dim, stored, self.index, tenant_path(self.tenant_key), self.states_dim)
 
     def switched(self, following: Generation) -> Description:
-        """Return the description after a switch to this model."""
+        """Return the description after the end of a migration to the model ``following``."""
         previous = Generation.model_validate(self.model_dump())
         return self.model_copy(update={**dict(following), "next": None, "previous": previous})
 
     def changes(self, before: Description) -> dict[str, Any]:
-        """Return the stored fields that differ from ``before``: a change must write only these."""
+        """Return the fields whose values differ from those in ``before``; only these are written."""
         old = before.model_dump()
         return {key: value for key, value in self.model_dump().items() if value != old[key]}
 
 
 def generation(encoder: SpaceEncoder, vector: str, *, late_interaction: bool) -> Generation:
-    """Return the encoder's model with its probes; ``vector`` names its vectors in the store.
+    """Return the encoder's model with its probes; ``vector`` names the model's vectors in the store.
 
-    Raise ``BadVectorError`` if the encoder gives invalid vectors, and ``ConfigurationError`` if it lacks token states
-    for ``late_interaction``.
+    Raise ``BadVectorError`` if the encoder gives invalid vectors, and ``ConfigurationError`` if ``late_interaction`` is
+    set and the encoder has no token states.
     """
     vectors_PD = _probe_vectors(encoder, COLLECTION_PROBES)
     probes = [Probe(text=text, vector=each.tolist()) for text, each in zip(COLLECTION_PROBES, vectors_PD, strict=True)]
@@ -239,7 +240,7 @@ def generation(encoder: SpaceEncoder, vector: str, *, late_interaction: bool) ->
 
 
 def under_the_name_of(encoder: SpaceEncoder, model: GenerationT) -> GenerationT:
-    """Return the model with the name and the options of this encoder, whose space is the same."""
+    """Return ``model`` with the name and the options of an encoder that has the same space."""
     return model.model_copy(update={"model": encoder.name, "options": _options(encoder)})
 
 
@@ -269,7 +270,7 @@ def stored_description(backend: Backend) -> Description:
 
 
 def check_ours(metadata: Mapping[str, Any], location: str) -> None:
-    """Raise ``ConfigurationError`` if twinvec has not made or adopted the collection."""
+    """Raise ``ConfigurationError`` unless twinvec has made or adopted the collection with these metadata."""
     if metadata.get(ADOPTION):
         raise ConfigurationError(
             f"{location}: the adoption of this collection is not finished; finish it (twinvec adopt, adopt_collection)"
@@ -321,26 +322,26 @@ def _probe_vectors(encoder: SpaceEncoder, texts: Sequence[str]) -> FloatArray:
 
 
 def name_model(backend: Backend, model: Generation) -> None:
-    """Write the point that names the present model, for searches; see ``served_model``."""
+    """Write the point that names the collection's present model; searches read it (``served_model``)."""
     named = {"vector": model.vector, "space": model.space}
     backend.upsert([Point(model_id(), {"kind": "model", **named})])
 
 
 def name_first_model(backend: Backend, description: Description) -> None:
-    """Write the point that names the model of a collection on a server, before its first documents.
+    """Before the first documents of a collection on a server, write the point that names its model.
 
-    An embedded store itself notices a folder that was replaced. Collections of older versions, which analyse words as
-    version 1 does, are filled as they were.
+    An embedded store needs no such point, because it notices that its folder was replaced. Collections with version 1
+    of the analysis of words are of older versions of twinvec, and get no such point.
     """
     if not backend.exclusive and description.analyzer.version > 1:
         name_model(backend, description)
 
 
 def check_current_model(backend: Backend, vector: str, space: str) -> None:
-    """Raise ``SpaceMismatchError`` if the collection's model no longer has this space, and ``vector`` as a name."""
+    """Raise ``SpaceMismatchError`` if the collection now has a model of another ``space`` or ``vector`` name."""
     now = stored_description(backend)
     if (now.vector, now.space) != (vector, space):
         raise SpaceMismatchError(
-            f"{backend.location}: has another model meanwhile, {now.model!r} ({now.dim} dimensions, space "
-            f"{now.space:.12}); ingest again: the ingest then uses that model"
+            f"{backend.location}: its model has changed during the ingest to {now.model!r} ({now.dim} dimensions, "
+            f"space {now.space:.12}); ingest again: the next ingest uses that model"
         )

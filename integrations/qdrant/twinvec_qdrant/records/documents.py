@@ -78,7 +78,7 @@ def _document(record: Record, points: Mapping[str, Point]) -> Document:
 
 
 def sampled_chunks(backend: Backend, limit: int) -> list[StoredChunk]:
-    """Return chunks, sorted by a hash of document id and chunk number; see ``Collection.sample``."""
+    """Return the first ``limit`` chunks by a hash of document id and chunk number; see ``Collection.sample``."""
     records = (Record.of_payload(point.payload) for point in backend.scroll([RECORDS]))
     complete = (each for each in records if each.version)
     placed = ((digest(each.source, str(at)), key) for each in complete for at, key in enumerate(each.chunks))

@@ -1,8 +1,8 @@
-"""Intents: points that name the sources a writer is about to change, so that others find its leftovers if it dies.
+"""Intents: points that name the documents a writer is about to change, so that others find its leftovers if it dies.
 
-An intent names the sources, the revisions that the writer may leave unfinished, the writer's process, and the last time
-at which the writer was certainly alive. On a server it also has the root of the sources, which another process may
-remove meanwhile. The writer removes the intent at the end.
+An intent has the ids of the documents (``sources``), the revisions that the writer may leave unfinished, the writer's
+process, and the last time at which the writer was certainly alive. On a server, the intent also has the root of the
+documents, which another process may remove meanwhile. At the end, the writer removes the intent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from twinvec_qdrant.stores.points import Point
 ABANDONED_SECONDS = 3600.0
 """Age at which an intent counts as abandoned if its writer cannot be checked; a live writer renews it earlier."""
 
-_active: set[str] = set()  # intents of this process
+_active: set[str] = set()  # keys of the intents of this process
 
 
 def new_intent() -> str:
@@ -35,7 +35,7 @@ def unfinished_sources(backend: Backend) -> set[str]:
 
 
 class Intents:
-    """The intents in ``backend``."""
+    """The intents of the collection in ``backend``."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -59,7 +59,7 @@ class Intents:
         self.leave(keys)
 
     def leave(self, keys: Iterable[str]) -> None:
-        """Leave intents to the next writer, because this process no longer works on them."""
+        """Leave intents to the next writer, because this process has stopped its work on them."""
         _active.difference_update(keys)
 
     def running(self) -> set[str]:
@@ -68,9 +68,9 @@ class Intents:
         return {source for each in found if not self._is_abandoned(each) for source in each.payload["sources"]}
 
     def abandoned(self, ended: Collection[Writer]) -> list[Point]:
-        """Return the intents whose writers have ended, or which are too old to belong to a live writer.
+        """Return the intents whose writers have ended, and those too old to belong to a live writer.
 
-        ``ended`` has writers that the caller knows to have ended.
+        ``ended`` has writers of which the caller knows that they have ended.
         """
         found = self._backend.scroll([INTENTS])
         return [each for each in found if self._is_abandoned(each) or Writer.of_payload(each.payload) in ended]

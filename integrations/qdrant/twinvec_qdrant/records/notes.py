@@ -89,7 +89,7 @@ class Notes:
 
 
 def _several(keys: Iterable[str]) -> Iterable[str]:
-    """Return ``keys``; raise ``TextError`` for a single key, whose letters would count as keys."""
+    """Return ``keys``; raise ``TextError`` for a single string, of which each letter would count as a key."""
     if not is_list(keys):
         raise TextError(f"note: keys: expected a list of strings, got {type(keys).__name__}")
     return keys

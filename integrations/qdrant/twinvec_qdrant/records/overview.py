@@ -54,7 +54,7 @@ def overview(name: str, backend: Backend) -> dict[str, Any]:
 
 
 def _roots(backend: Backend, documents: int) -> list[dict[str, Any]]:
-    """Return the sources of the collection's documents, with the number of documents of each."""
+    """Return the roots of the collection as plain JSON, each with the number of its documents."""
     roots = Roots(backend).all()
     if len(roots) > 1:
         ids = (point.payload["source"] for point in backend.scroll([RECORDS], ["source"]))
@@ -73,7 +73,7 @@ def _roots(backend: Backend, documents: int) -> list[dict[str, Any]]:
 
 
 def _states_size(backend: Backend, now: Description) -> dict[str, int] | None:
-    """Return the sizes of stored token states; the size of a chunk is the mean of a sample."""
+    """Return the sizes of stored token states; the size of a chunk's states is the mean over a sample."""
     if now.states_dim is None:
         return None
     sample = [point.id for point in islice(backend.scroll([CHUNKS], ["kind"]), _SAMPLE)]

@@ -5,12 +5,12 @@ value of a key decides the type of its index: "keyword" for a string, "float" fo
 with long texts gets no index. A collection has at most ``MAX_PATHS`` indexed paths; requested keys come first.
 
 An index must not change what a filter finds (``stores.served_tests``). An index of numbers would hide dates under the
-same key from filters, and an index of dates would hide numbers, and count a leap second to the next day. Before a
-writer writes such a document, it therefore replaces the index by one of keywords.
+same key from filters; an index of dates would hide numbers, and move a leap second to the next day. Before a writer
+writes such a document, it therefore replaces the index by an index of keywords.
 
-On a server, another writer may index numbers just when this one sees the first dates. A writer that sees dates in a key
-therefore first records the key in a point, and then reads which indexes exist. A writer that has indexed numbers then
-reads these points. The later one of the two writers therefore finds the work of the other.
+On a server, one writer may index numbers while another one sees the first dates under the same key. A writer that sees
+dates therefore first records the key in a point, and then reads which indexes exist. A writer that indexes numbers
+first makes the index, and then reads these points. So the later of the two writers finds what the other has done.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_PATHS = 64
 """Largest number of indexed paths of payload keys; managed clusters of Qdrant permit 100 with twinvec's own."""
 
 LONGEST_TEXT = 256
-"""Longest text of an automatically indexed key, in characters; other keys are indexed on request only."""
+"""Longest text of an automatically indexed key, in characters; keys with longer texts are indexed on request only."""
 
 SOURCE_KEY = "ref_doc_id"
 """The key by which LlamaIndex deletes documents; it is indexed first."""
@@ -49,15 +49,18 @@ SERVED: dict[PayloadIndexType, FieldIndexType] = {
 }
 """The type of the index that serves a requested type."""
 
+REQUESTABLE: tuple[FieldIndexType, ...] = ("float", "datetime", "keyword", "bool", "text", "geo")
+"""The types of indexes; first the types that hide values of other kinds from filters."""
+
 MAX_DEPTH = 3
-"""Deepest level of indexed keys; a filter tests 2 ** (level - 1) paths."""
+"""Deepest level of indexed keys; a filter on a key of level n tests 2 ** (n - 1) paths."""
 
 FOR_EQUALITY = "%s: the key %r holds %s; it is indexed for equality only, and ranges are slower"
-"""Warning with the place, the key and what it holds: a requested index would change answers."""
+"""Warning about a requested index that would change answers: the place, the key, and what the key holds."""
 
 _KINDS: dict[type, FieldIndexType] = {str: "keyword", float: "float", int: "float", bool: "bool"}
-# type of an index -> type of the index that a look for values which it would hide needs in strict mode
 _PROBES: dict[FieldIndexType | None, FieldIndexType] = {"float": "datetime", "datetime": "float"}
+"""Index type -> the index type that a server in strict mode needs to find the values that the first one hides."""
 _DATE_BEGINS = frozenset("+-\u2212 \t0123456789")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATE_RANGES = (During((("gte", _EPOCH),)), During((("lt", _EPOCH),)))
@@ -104,7 +107,7 @@ class PayloadIndexing:
         self._is_warned = False
 
     def begin(self) -> None:
-        """Make the requested indexes that are missing."""
+        """Make the requested indexes that the collection lacks."""
         self._known = dict(self._backend.field_indexes())
         narrow = any(kind in ("float", "datetime") for kind in self._known.values())
         self._is_begun, self._is_idle = True, not (self._settings.automatic or self._settings.types or narrow)
@@ -139,7 +142,10 @@ class PayloadIndexing:
                 self._kinds[key] = _index_of(filtered_paths(key), self._known)
 
     def _made(self, key: str, kind: FieldIndexType | None) -> FieldIndexType | None:
-        """Index the paths of a key, by the type of an existing index if a path has one, and return the type."""
+        """Index the paths of a key, and return the type of the indexes, or None without indexes.
+
+        If a path has an index already, its type is used in place of ``kind``.
+        """
         paths = filtered_paths(key)
         if kind is not None and any(path not in self._known for path in paths):
             # reads the indexes again, because another writer may have made some
@@ -168,7 +174,7 @@ class PayloadIndexing:
         return wanted
 
     def _is_left_probe(self, paths: Iterable[str], there: FieldIndexType | None, kind: FieldIndexType) -> bool:
-        """Return whether the index ``there`` may be left from a killed ``misfit``, and ``kind`` fits all values."""
+        """Return whether a killed ``misfit`` may have left the index ``there``, and ``kind`` fits all stored values."""
         if there is None or there != _PROBES.get(kind):
             return False
         try:
@@ -195,10 +201,6 @@ class PayloadIndexing:
         self._is_warned = True
 
 
-REQUESTABLE: tuple[FieldIndexType, ...] = ("float", "datetime", "keyword", "bool", "text", "geo")
-"""The types of indexes; first the types that hide values of other kinds from filters."""
-
-
 def _index_of(paths: Iterable[str], known: Mapping[str, str]) -> FieldIndexType | None:
     there = {known.get(path) for path in paths}
     return next((each for each in REQUESTABLE if each in there), None)
@@ -216,12 +218,12 @@ def chosen_type(key: str, seen: SeenKey, preferred: str | None) -> FieldIndexTyp
 
 
 def misfits(kind: FieldIndexType | None, seen: SeenKey) -> bool:
-    """Return whether an index of this type would hide values of the key from filters, or move them to another day."""
+    """Return whether an index of this type would hide values of the key from filters, or move a date to another day."""
     return (kind == "float" and seen.dates) or (kind == "datetime" and (seen.numbers or seen.leaps))
 
 
 def misfit(backend: Backend, path: str, kind: FieldIndexType) -> bool:
-    """Return whether an index of this type would hide values of stored points at this path from filters."""
+    """Return whether stored points have values at this path that an index of this type would hide from filters."""
     if kind not in _PROBES:
         return False
     try:
@@ -258,7 +260,7 @@ def _holds(backend: Backend, path: str, kind: FieldIndexType) -> bool:
 
 
 def seen_keys(payloads: Iterable[Mapping[str, Any]]) -> dict[str, SeenKey]:
-    """Return the filterable keys that have scalars or lists of scalars, in the order of their first values."""
+    """Return statistics of the keys that filters can test, by key, in the order of the keys' first values."""
     found: defaultdict[str, SeenKey] = defaultdict(SeenKey)
     for payload in payloads:
         for key, value in _scalars(payload, "", MAX_DEPTH):

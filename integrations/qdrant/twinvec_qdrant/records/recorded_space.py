@@ -1,8 +1,8 @@
-"""Compare an encoder of another library with the space that a collection has recorded, by vectors.
+"""Recognise a collection's model by its vectors if an embedding class of another library is involved.
 
-The model of another library's embedding class has no reliable name, and a hosted model gives slightly different vectors
-each time. If the caller's or the collection's encoder is of such a class, the caller's encoder encodes the collection's
-probes. If its vectors agree with the recorded vectors, the encoder is used under the recorded space.
+Such a class has no reliable name for its model, and a hosted model gives slightly different vectors each time. If the
+caller's or the collection's encoder is of such a class, the caller's encoder encodes the collection's probes. If the
+new vectors agree with the recorded ones, the encoder is used as if it had the space that the collection has recorded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ SAME_MODEL_COSINE = 0.9999
 
 
 class RecordedSpace:
-    """An encoder that is used under the recorded space of a collection; ``probes`` has its vectors of the probes."""
+    """An encoder with ``space``, the recorded space of a collection, in place of its own space.
+
+    ``probes`` has the encoder's vectors of the collection's probes, by text.
+    """
 
     def __init__(self, encoder: SpaceEncoder, space: str, probes: dict[str, FloatArray]) -> None:
         self.encoder = encoder
@@ -46,7 +49,10 @@ class RecordedSpace:
 
 
 def in_recorded_space(description: Description, encoder: SpaceEncoder) -> SpaceEncoder:
-    """Return the encoder; under the recorded space if it or the recorded one is foreign and the vectors agree."""
+    """Return the encoder, as a ``RecordedSpace`` if it gives the probes the recorded vectors.
+
+    Only encoders of other libraries are compared, or encoders for a collection that such an encoder has made.
+    """
     is_foreign = isinstance(encoder, ExternalEncoder)
     if not is_foreign and (not description.external or encoder.space == description.space):
         return encoder

@@ -1,8 +1,9 @@
 """The roots of a collection: the folders, files and streams that its documents were read from, each with a name.
 
 One point without vectors holds all roots; a writer changes it by compare-and-set. The id of a document shows its root:
-ids of the first root's documents have no prefix, other ids begin with the root's name, as in "minutes:2024/march.md".
-Two roots may therefore hold files of the same name, and pruning one root keeps the other. Users call a root "source".
+ids of the first root's documents have no prefix; other ids begin with the root's name, as in "minutes:2024/march.md".
+Two roots may therefore hold files of the same name, and pruning one root keeps the documents of the other. Commands and
+errors call a root "source".
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Which documents of a collection belong to one root; documents without a root belong to the first root.
+    """The rule by which documents of a collection belong to one root; documents without a root belong to the first.
 
     Attributes:
         prefix: Prefix of the ids of the root's documents.
-        others: Prefixes of the ids of all roots' documents, except the first root's, which have none.
+        others: Prefixes of the ids of documents of all roots, except the first root, which has no prefix.
         root: The root as it is stored; None for documents without a root.
         added: Whether the root has just been added.
     """
@@ -50,7 +51,7 @@ class Membership:
     added: bool = False
 
     def id_of(self, source: str) -> str:
-        """Return the id in the collection of a document that has the id ``source`` in the root.
+        """Return the collection's id for the document that has the id ``source`` in the root.
 
         Raises:
             DocumentError: a document with this id would belong to another root.
@@ -87,9 +88,10 @@ class Roots:
         return self._read()[0]
 
     def joined(self, other: Point) -> Point:
-        """Return the roots' point of another collection that is copied here, with this collection's own roots added.
+        """Return ``other``, the roots' point of a collection that is copied here, with this collection's roots added.
 
-        If its own roots were lost, their documents would count as documents of the first root, and be pruned with it.
+        If the roots of this collection were lost, their documents would count as documents of the first root, and be
+        pruned with it.
         """
         coming = [StoredRoot.of_fields(each) for each in other.payload["roots"]]
         named = {each.name: each for each in coming}
@@ -97,7 +99,7 @@ class Roots:
         return _point(named | own, uuid4().hex) if own else other
 
     def membership(self, name: str | None) -> Membership:
-        """Return which documents belong to the root of this name; without a name, to the first root.
+        """Return the membership of the root with this name, or of the first root if ``name`` is None.
 
         Raises:
             ConfigurationError: the collection has no root of this name.
@@ -109,9 +111,9 @@ class Roots:
         return _membership(roots, name)
 
     def refreshed(self, membership: Membership) -> Membership:
-        """Return the membership without the documents of roots that were added later.
+        """Return the membership without documents of roots that other processes have added in the meantime.
 
-        Call it after the documents are listed: a root is added before its documents are stored.
+        Call this method after the documents are listed: a root is added before its documents are stored.
         """
         now = _membership(self.all(), None)
         return replace(membership, others=tuple(dict.fromkeys((*membership.others, *now.others))))
@@ -126,10 +128,10 @@ class Roots:
             self._change(lambda roots: {each: root for each, root in roots.items() if each != name})
 
     def keep(self, removed: StoredRoot) -> None:
-        """Add a root again that another process has removed, because it has documents.
+        """Add a root with documents again, after another process has removed the root.
 
-        Without their root, they would count as documents of the first root, and be pruned with it. A first root is not
-        added if another one has become the first.
+        Without their root, its documents would count as documents of the first root, and be pruned with it. A first
+        root is not added again if another root has become the first.
 
         Raises:
             StoreBusyError: other writers keep changing the roots.
@@ -143,7 +145,7 @@ class Roots:
             self._change(again)
 
     def keep_with_documents(self, removed: StoredRoot) -> None:
-        """Add a root again that a killed process has removed, if it has documents."""
+        """After a killed process has removed a root, add the root again if it has documents."""
         roots = self.all()
         if removed.name in roots:
             return
@@ -152,25 +154,25 @@ class Roots:
             self.keep(removed)
 
     def descriptions(self, sources: Iterable[str]) -> dict[str, str]:
-        """Return the descriptions of these documents' roots, by document id, without empty descriptions."""
+        """Return the user's descriptions of the documents' folders by document id, without empty ones."""
         roots = self.all()
         found = {source: root.description(source) for source in sources if (root := owner(roots, source))}
         return {source: text for source, text in found.items() if text}
 
     def register(self, wanted: StoredRoot, *, named: bool, prune: bool, write: bool = True) -> Membership:
-        """Add a root, or update the root of the same name, and return which documents belong to it.
+        """Add a root, or update the root of the same name, and return its membership.
 
         Args:
-            wanted: The root; ``first`` is ignored. Its descriptions are added to the stored ones. Without ``named`` and
-                ``prune``, single files of a folder are added to the stored ones as well: their documents stay.
+            wanted: The root; ``first`` is ignored. Its descriptions are added to the stored descriptions. Without
+                ``named`` and ``prune``, single files of a folder are added to the stored files, too.
             named: Whether the user gave the name. If not, a stored root of this name counts as another root if it has
                 another location that still exists, or other files of the same folder.
-            prune: Whether the ingest removes documents that the root no longer holds.
-            write: Whether to store the root.
+            prune: Whether the ingest removes documents that the root no longer has.
+            write: Whether to store the root; without it, only the membership is returned.
 
         Raises:
-            ConfigurationError: another root has this name; the ids of other documents begin with it; or ``prune`` would
-                remove documents whose root is unknown.
+            ConfigurationError: another root has this name; ids of other documents begin with the name; or ``prune``
+                would remove documents whose root is unknown.
             StoreBusyError: other writers keep changing the roots.
         """
         _check_name(wanted.name)
@@ -183,7 +185,7 @@ class Roots:
             if before is None:
                 added = self._new(roots, wanted, named=named, prune=prune)
             else:
-                added = self._again(before, wanted, named=named, prune=prune)
+                added = self._updated(before, wanted, named=named, prune=prune)
             result = {**roots, wanted.name: added}
             return result
 
@@ -197,8 +199,8 @@ class Roots:
             logger.warning("the source %r %s from %s to %s", wanted.name, what, before.location, wanted.location)
         return replace(_membership(result, wanted.name), added=before is None)
 
-    def _again(self, known: StoredRoot, wanted: StoredRoot, *, named: bool, prune: bool) -> StoredRoot:
-        """Return a stored root, updated with the location, options and descriptions of ``wanted``."""
+    def _updated(self, known: StoredRoot, wanted: StoredRoot, *, named: bool, prune: bool) -> StoredRoot:
+        """Return the stored root ``known`` with the location, options and descriptions of ``wanted``."""
         if not named and _is_elsewhere(known, wanted) and known.is_here():
             raise ConfigurationError(
                 f"{self._backend.location}: its source {wanted.name!r} is {known.location}; to add "
@@ -218,7 +220,7 @@ class Roots:
         return replace(there, first=known.first, described={path: text for path, text in described.items() if text})
 
     def _new(self, roots: Mapping[str, StoredRoot], wanted: StoredRoot, *, named: bool, prune: bool) -> StoredRoot:
-        """Return a new root as it is stored: the first root of the collection, or a later one with a prefix."""
+        """Return a new root as it is stored: without a prefix if it is the collection's first root, else with one."""
         if not roots:
             if prune and not named and self._backend.holds([RECORDS]):
                 raise ConfigurationError(
@@ -239,7 +241,7 @@ class Roots:
         return (point.payload["source"] for point in self._backend.scroll([RECORDS], ["source"]))
 
     def _change(self, change: Callable[[dict[str, StoredRoot]], dict[str, StoredRoot]]) -> None:
-        """Change the roots by compare-and-set; write nothing if ``change`` returns them unchanged."""
+        """Write the roots that ``change`` returns, by compare-and-set; write nothing if they are unchanged."""
         for _ in range(_TRIES):
             roots, revision = self._read()
             changed = change(roots)
@@ -266,13 +268,13 @@ def _is_elsewhere(known: StoredRoot, wanted: StoredRoot) -> bool:
 
 
 def _has_other_patterns(known: StoredRoot, wanted: StoredRoot) -> bool:
-    """Return whether the include patterns differ from the stored patterns, unless both are lists of single files."""
+    """Return whether ``wanted`` has include patterns other than the stored ones; two lists of single files agree."""
     before, now = (each.options.get("include", ()) for each in (known, wanted))
     return bool(now) and list(before) != list(now) and not (_single_files(known) and _single_files(wanted))
 
 
 def _single_files(root: StoredRoot) -> Sequence[str]:
-    """Return the include patterns if each is one file of the folder, else an empty list."""
+    """Return the include patterns if each pattern names one file of the folder, else an empty sequence."""
     patterns: Sequence[str] = root.options.get("include", ())
     plain = (re.sub(r"\\.", "", each) for each in patterns)  # escaped characters are no wildcards
     return patterns if all(each.startswith("/") and _WILD.isdisjoint(each) for each in plain) else ()
@@ -299,7 +301,7 @@ def _check_name(name: str) -> None:
 
 
 def _point(roots: Mapping[str, StoredRoot], revision: str) -> Point:
-    """Return the note that holds the roots, in a separate field that filters do not read."""
+    """Return the point that holds the roots: a note with a separate field for them, which filters do not read."""
     stored: Sequence[Mapping[str, Any]] = [each.as_fields() for each in roots.values()]
     note = {"kind": "note", "namespace": _NAMESPACE, "key": "", "metadata": {}}
     return Point(ROOTS, {**note, "revision": revision, "roots": list(stored)})

@@ -1,4 +1,4 @@
-"""The schema of a collection: six kinds of points, their ids, and their payloads.
+"""The schema of a collection: six kinds of points, and the ids and payloads of each kind.
 
     chunk      dense and sparse vector, optional token states; source (the document's id), position, heading, optional
                title, text, content (the hash of the text), the revision of the commit that wrote it, the user's payload
@@ -100,7 +100,7 @@ class Record:
 
 
 def embedded_text(chunk: Mapping[str, Any]) -> str:
-    """Return the text of a chunk for its vector and BM25 weights, from a payload with ``EMBEDDED_FIELDS``.
+    """Return the text from which a chunk's vector and BM25 weights are computed; ``chunk`` has ``EMBEDDED_FIELDS``.
 
     Token states are computed from the field ``text`` alone.
     """
@@ -124,12 +124,12 @@ def chunk_id(source: str, position: int, content: str) -> str:
 
 
 def chunk_content(key: str, heading: str, title: str, payload: str, hidden: HiddenKeys | None) -> str:
-    """Return the hash of a chunk's whole content; ``key`` is its ``chunk_key``, ``payload`` is canonical JSON."""
+    """Return the hash of a chunk's whole content; ``key`` is its ``chunk_key``, and ``payload`` is canonical JSON."""
     return digest(key, heading, title, payload, *hidden_parts(hidden))
 
 
 def hidden_parts(hidden: HiddenKeys | None) -> tuple[str, ...]:
-    """Return the parts of a hash that stand for hidden keys; none without hidden keys."""
+    """Return the parts that stand for hidden keys in a hash; an empty tuple without hidden keys."""
     return () if hidden is None else (canonical(hidden._asdict()),)
 
 
@@ -150,12 +150,12 @@ def model_id() -> str:
 
 
 def dates_id(key: str) -> str:
-    """Return the id of the point which records that a payload key may have dates."""
+    """Return the point id of the statement that a payload key may have dates."""
     return _point_id("dates", key)
 
 
 def _point_id(*parts: str) -> str:
-    """Compute ``str(uuid.uuid5(NAMESPACE, ...))`` in a third of the time, without a UUID object."""
+    """Return ``str(uuid.uuid5(NAMESPACE, ...))`` of the joined parts, in a third of the time that ``uuid5`` takes."""
     name = "\0".join(parts).encode()
     number = bytearray(hashlib.sha1(NAMESPACE.bytes + name, usedforsecurity=False).digest()[:16])
     number[6] = number[6] & 0x0F | 0x50  # version 5 (RFC 9562, 5.5)
@@ -179,7 +179,7 @@ def canonical(value: Any) -> str:
 
 
 def point_payload(own: Mapping[str, Any], payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the payload of a chunk's point: the fields of twinvec and the user's payload."""
+    """Return the payload of a chunk's point, from twinvec's own fields and the user's payload."""
     lifted = {key: payload[key] for key in LLAMA_INDEX_KEYS & payload.keys()}
     return {**lifted, **own, "metadata": {key: value for key, value in payload.items() if key not in lifted}}
 
@@ -220,7 +220,7 @@ def filtered_paths(key: str) -> tuple[str, ...]:
 
 
 def filtered_key(path: str) -> str | None:
-    """Return the filter key that tests this path, or None for a path outside the user's payload."""
+    """Return the key by which a filter tests this path; None for a path outside the user's payload."""
     below = path.removeprefix("metadata.")
     if below == path and path not in LLAMA_INDEX_KEYS:
         return None
@@ -241,7 +241,7 @@ def tenant_path(key: str | None) -> str | None:
 
 
 def _paths(key: str) -> tuple[str, ...]:
-    """Return all JSON paths under ``metadata`` for a key, whose inner parts may be mappings or lists of mappings."""
+    """Return all JSON paths for a key of the user's payload; each inner part may be a mapping or a list of mappings."""
     parts = split_key(key)
     marks = [("[]",) if listed else ("", "[]") for _, listed in parts[:-1]]
     quoted = [part if _PLAIN.issuperset(part) else f'"{part}"' for part, _ in parts]

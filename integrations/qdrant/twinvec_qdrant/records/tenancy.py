@@ -1,4 +1,4 @@
-"""The tenants of one collection: an ingest for one tenant does not change documents of another tenant."""
+"""The tenants of a collection: an ingest for one tenant never changes documents of another tenant."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOREIGN = "a document of another tenant has this id; give this document another 
 
 
 class Tenants:
-    """The tenants of a collection; payloads name the tenant under ``key``, which is None without tenants."""
+    """The tenants of a collection; a document's payload names its tenant under ``key`` (None: there are no tenants)."""
 
     def __init__(self, catalog: Catalog, key: str | None) -> None:
         self._catalog = catalog

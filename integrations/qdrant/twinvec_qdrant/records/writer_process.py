@@ -16,7 +16,15 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A process of a machine; ``boot``, ``namespace`` and ``started`` come from ``/proc``, or are empty without it."""
+    """A process on a machine.
+
+    Attributes:
+        host: Name of the machine.
+        boot: Id of the machine's last start; "" on a system without ``/proc``.
+        namespace: Pid namespace of the process; "" on a system without ``/proc``.
+        started: Start of the process, in clock ticks since the machine's start; "" if unknown.
+        process: Id of the process.
+    """
 
     host: str
     boot: str
@@ -34,14 +42,14 @@ class Writer:
 
     @classmethod
     def of_payload(cls, payload: Mapping[str, Any]) -> Writer:
-        """Return the process that ``as_payload`` described."""
+        """Return the process with these fields, which ``as_payload`` has made."""
         host, boot, namespace, started = (
             str(payload.get(name, "")) for name in ("host", "boot", "namespace", "started")
         )
         return cls(host, boot, namespace, started, int(payload["process"]))
 
     def as_payload(self) -> dict[str, Any]:
-        """Return the fields that ``of_payload`` reads."""
+        """Return the process as fields of a payload."""
         return asdict(self)
 
     def gone(self) -> bool | None:

@@ -1,4 +1,4 @@
-"""The protocols of a store, and two helpers that work with every store.
+"""The protocols that each store of points implements, and helpers that work with every store.
 
 A backend holds the points of one collection; it knows nothing of documents, models or commits. ``stores/embedded`` and
 ``stores/server`` implement the protocols, and ``tests/congruence/test_backends.py`` checks that both behave the same:
@@ -37,9 +37,16 @@ OWN_FIELDS = (*INDEXED_FIELDS, "revision", "content", "namespace")
 
 @dataclass(frozen=True, slots=True)
 class NewCollection:
-    """What a store needs to create a collection; the payload field at ``tenant_path`` names the tenant.
+    """The properties of a collection that a store is to create.
 
-    ``vector`` is the name of the dense vectors.
+    Attributes:
+        dim: Number of dimensions of the dense vectors.
+        metadata: The collection's description.
+        index: Index settings of the dense vectors.
+        tenant_path: Path of the payload field that names a document's tenant; None without tenants.
+        states_dim: Number of dimensions of a token state; None without token states.
+        cluster: Settings that only a server can have.
+        vector: Name of the dense vectors.
     """
 
     dim: int
@@ -74,7 +81,7 @@ class Store(Protocol):
         """Return the collection's description without opening it; None if the collection does not exist."""
 
     def neighbours(self) -> str:
-        """Return the end of a not-found error: where the store is, and the names of its collections."""
+        """Return the end of an error about a missing collection: where the store is, and which collections it has."""
 
     def descriptions(self) -> dict[str, dict[str, Any]]:
         """Return the description of every collection of the store, by name; {} for an unreadable description."""
@@ -112,14 +119,14 @@ class Backend(Protocol):
     """Lock of the writer: excludes the other threads of this backend and, if ``exclusive``, all other processes."""
 
     damage: Damage | None = None
-    """The damage that a repair is working on; None after ``end_repair``."""
+    """The damage that is being repaired; None if no repair is under way."""
 
     def no_writers(self) -> AbstractContextManager[object, bool | None]:
-        """Return a context that keeps writers out while everything is read; a read-only backend has no writers."""
+        """Return a context that keeps other writers out; for a read-only backend, the context does nothing."""
         return self.writing
 
     def undisturbed(self) -> AbstractContextManager[object, bool | None]:
-        """Return a context in which no other thread or process can use an embedded store; a server serves them all."""
+        """Return a context that keeps other threads and processes from an embedded store; a server ignores it."""
         return nullcontext()
 
     def check_files(self) -> None:
@@ -139,9 +146,9 @@ class Backend(Protocol):
         raise ConfigurationError(f"{self.location}: cluster settings need a Qdrant server")
 
     def read_consistently(self, consistency: ReadConsistency | None) -> None:
-        """Set how many copies of a shard each read queries; None takes the number that the collection records.
+        """Set how many copies of a shard each read queries; None changes nothing.
 
-        An embedded store has one copy.
+        Until then, reads use the number that the collection records. An embedded store has one copy.
         """
         return
 
@@ -189,15 +196,15 @@ class Backend(Protocol):
         """Remove the index of the payload field at the path, if it exists."""
 
     def begin_load(self, tenant_path: str | None) -> None:
-        """Index the payload fields of an empty collection; the vectors wait for ``build_index``.
+        """Prepare an empty collection for many documents: index payload fields now, and vectors in ``build_index``.
 
-        An embedded store does nothing here: a new collection has these indexes, and its engine never indexes vectors
-        by itself.
+        An embedded store does nothing here: a new collection has these payload indexes, and its engine never indexes
+        vectors by itself.
         """
         return
 
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
-        """Build the index if much of it is missing, or always with ``force``; return whether it did.
+        """Build the index if much of it is missing, or always with ``force``; return whether anything was to be done.
 
         With ``force``, a store that ``erases`` also removes deleted and replaced data from its files.
         Searches continue meanwhile; writers wait.
@@ -230,8 +237,8 @@ class Backend(Protocol):
     def watches(self) -> bool:
         """Return whether ``candidates`` can also look for points that satisfy ``Along.watched``.
 
-        Only a server can, if it has one copy of each shard and limits neither the collection's size nor the number of
-        points that a search compares.
+        Only a server can do so, if it has one copy of each shard and limits neither the collection's size nor the
+        number of points that a search compares.
         """
         return False
 

@@ -51,8 +51,8 @@ class Along:
     Attributes:
         ids: Returns the ids of the points to read if the candidates need a second request.
         vector: Name of the dense vector to read with these points.
-        watched: Condition that the first request looks for, in a store that ``watches``.
-        best: Queries whose points the first request reads too, in a store that ``watches``.
+        watched: A condition. The first request of a store that ``watches`` also looks for a point that satisfies it.
+        best: Queries. The first request of a store that ``watches`` also reads the points that they find.
     """
 
     ids: Callable[[Candidates], Iterable[str]]
@@ -62,7 +62,7 @@ class Along:
 
 
 def gathered(searches: Sequence[Search], answers: Sequence[Sequence[Scored]]) -> Candidates:
-    """Return the candidates from the answers to ``own_queries``."""
+    """Return the candidates of the searches; ``answers`` has the points that each of their ``own_queries`` found."""
     candidates, left = Candidates(), iter(answers)
     for search in searches:
         found: Found = {}
@@ -84,7 +84,7 @@ def own_queries(searches: Sequence[Search]) -> list[Query]:
 def lacking(
     searches: Sequence[Search], candidates: Candidates, complete: Collection[tuple[int, str]] = ()
 ) -> list[tuple[dict[str, Scored], Query]]:
-    """Return the queries for missing scores, each with the dict of scores to fill.
+    """Return the queries for missing scores, each with the dict that the scores are to be added to.
 
     A score is missing if only another stage has found the candidate. The pair (row of the search, stage) is in
     ``complete`` if all missing scores of this stage are 0.

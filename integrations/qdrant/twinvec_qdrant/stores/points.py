@@ -104,12 +104,12 @@ def pages(items: Iterable[T], size: int = PAGE) -> Iterator[list[T]]:
 
 
 def in_batches(points: Sequence[Point], most: int = BATCH_POINTS) -> Iterator[list[Point]]:
-    """Cut points into batches of a few megabytes, because requests and the engine's log entries have a size limit."""
+    """Cut points into batches of at most ``most`` points and a few megabytes; stores limit the size of a write."""
     return (batch for batch, _ in weighed_batches(points, most))
 
 
 def weighed_batches(points: Sequence[Point], most: int = BATCH_POINTS) -> Iterator[tuple[list[Point], int]]:
-    """Cut points as ``in_batches`` does, and return the size of each batch with it."""
+    """Yield the batches of ``in_batches``, each with its estimated size in bytes."""
     sizes = [(point, size_of(point)) for point in points]
     for batch in sliced_by_weight(sizes, itemgetter(1), most=most, heaviest=_BATCH_BYTES):
         yield [point for point, _ in batch], sum([size for _, size in batch])

@@ -1,4 +1,4 @@
-"""Conditions adapted to the payload indexes of a store: the same results, but correct and fast with an index.
+"""Adapt conditions to a store's payload indexes, so that an index makes a filter faster and never changes its results.
 
 If a path has an index, the store tests the index and not the payload. Three kinds of tests are therefore changed:
 
@@ -80,7 +80,10 @@ def _fitted(test: FieldTest, kind: str) -> Tests:
 
 
 def _found_first(test: AnyText, first: Mapping[str, Tests | None]) -> Tests:
-    """Return the test for any of the texts; a text with an indexed test in ``first`` must pass that test, too."""
+    """Return the test that the field is any of the texts.
+
+    ``first`` maps a text to the test of the index that a point must pass as well, or to None.
+    """
     parts: list[Tests] = [AllOf((each, AnyText(test.path, (text,)))) for text, each in first.items() if each]
     if rest := tuple(text for text, each in first.items() if not each):
         parts.append(AnyText(test.path, rest))

@@ -3,8 +3,8 @@
 Distances are optimal string alignment: insertions, deletions, replacements, and swaps of neighbours count one each
 (``rapidfuzz``). A word of 4 to 7 letters is corrected at a distance of 1, a longer word at up to 2; the first letter
 must be the same. Of the closest words, the word in the most chunks is taken. Stop words and question words are not
-corrected, nor is a word for which ``is_right`` is true, for example because it is a token of the model. From version 5
-of the analysis on, the parts of a joined word such as "node.js" are not corrected either.
+corrected. Neither is a word for which the caller's ``is_right`` is true, for example because it is a token of the
+model. From version 5 of the analysis on, the parts of a joined word such as "node.js" are not corrected either.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _QUESTION_WORDS = {
     "swedish": "hurdan varifrån vems",
     "turkish": "kimin",
 }
-"""Language -> the question words that are missing from its list of stop words."""
+"""Language -> the question words that are not in its list of stop words."""
 
 
 class Correction(NamedTuple):

@@ -2,7 +2,7 @@
 
 One point without vectors holds the most frequent words, compressed. At the end of its work, a writer adds the words of
 its chunks; words of removed chunks stay until all chunks are counted again. The point also holds the number of counted
-chunks. If a writer died, or another one wrote at the same time, this number is wrong, and the next writer counts all
+chunks. If a writer was killed, or two wrote at the same time, this number is wrong, and the next writer counts all
 chunks again. Collections with version 1 of the analysis of words have no vocabulary, and queries are not corrected.
 """
 
@@ -30,13 +30,13 @@ VOCABULARY = note_id(_NAMESPACE, "")
 """Id of the point that holds the vocabulary."""
 
 _SHORT = "short"  # field of the point: whether short words were counted in all chunks
-_FRESH_SECONDS = 60.0  # other writers may change the vocabulary
-_MOST_COUNTED = 200_000  # a larger number of chunks is not counted again, which would take minutes
-_MOST_SEEN = 200_000  # spellings held in memory; when there are more, they are merged into words
+_FRESH_SECONDS = 60.0  # time after which the vocabulary is read again, because other writers may have changed it
+_MOST_COUNTED = 200_000  # more chunks are not counted again, because that would take minutes
+_MOST_SEEN = 200_000  # spellings held in memory; more are merged into words
 
 
 class Vocabulary:
-    """The vocabulary of the collection in ``backend``, and the words that an open collection adds to it."""
+    """The vocabulary of the collection in ``backend``, and the words that this process adds to it."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -79,20 +79,22 @@ class Vocabulary:
         self._written += chunks
 
     def follows(self, chunks: int) -> bool:
-        """Return whether the stored number of chunks plus the counted chunks equals ``chunks``."""
-        stored = self._backend.retrieve([VOCABULARY]).get(VOCABULARY)
-        return chunks == self._written + (stored.payload["chunks"] if stored else 0)
+        """Return whether the vocabulary, with the words that are not yet saved, covers exactly ``chunks`` chunks."""
+        return chunks == self._covered(self._backend.retrieve([VOCABULARY]).get(VOCABULARY))
+
+    def _covered(self, stored: Point | None) -> int:
+        return self._written + (stored.payload["chunks"] if stored else 0)
 
     def save(self, chunks: int, analyzer: Analyzer, *, anew: bool = False) -> None:
         """Store the counted words at the end of a writer's work; with ``anew``, count all chunks again.
 
         ``chunks`` is the number of chunks that the collection has now. All chunks are also counted again if the stored
-        number of chunks shows that another writer died before this step. Without ``anew``, the words are not forced to
-        the disk: after a power failure they may be missing, and fewer words of queries are corrected.
+        number of chunks shows that another writer was killed before this step. Without ``anew``, the words are not
+        forced to the disk: after a power failure they may be missing, and fewer words of queries are corrected.
         """
         self._count(analyzer)
         stored = self._backend.retrieve([VOCABULARY]).get(VOCABULARY)
-        is_complete = chunks == self._written + (stored.payload["chunks"] if stored else 0)
+        is_complete = chunks == self._covered(stored)
         if is_complete and not (self._new or self._written or anew):
             return
         has_short = True
@@ -126,14 +128,14 @@ class Vocabulary:
         return self._derived(analyzer)[1]
 
     def term_counts(self, analyzer: Analyzer) -> TermCounts:
-        """Return the number of chunks of each term, as far as the stored vocabulary was read and has it.
+        """Return the number of chunks that have each term, by the vocabulary that was read last.
 
         A chunk that has several words with the same term counts several times.
         """
         return self._derived(analyzer)[0]
 
     def _derived(self, analyzer: Analyzer) -> tuple[TermCounts, Speller | None]:
-        """Return what follows from the vocabulary that was read: the counts of terms, and the corrector of queries."""
+        """Return the counts of terms and the corrector of queries, from the vocabulary that was read last."""
         stored = self._stored
         if self._of_stored is None or self._of_stored[0] is not stored:
             words = {} if stored is None else _unpacked(stored)
@@ -148,7 +150,7 @@ class Vocabulary:
 
 
 def _is_counted(term: str, *, short: bool) -> bool:
-    """Return whether a term would be in the vocabulary if a chunk had it; with ``short``, short words were counted."""
+    """Return whether the vocabulary would have a term that a chunk has; with ``short``, it also has short words."""
     return is_counted(term) or (short and is_short(term))
 
 
@@ -157,7 +159,7 @@ def _knows_nothing(term: str) -> bool:
 
 
 def _point(words: Mapping[str, int], chunks: int, *, has_short: bool = True) -> Point:
-    """Return the note that holds the words, in a separate field that filters do not read."""
+    """Return the point that holds the words: a note with a separate field for them, which filters do not read."""
     lines = "\n".join(f"{word} {count}" for word, count in words.items())
     packed = base64.b85encode(zlib.compress(lines.encode())).decode()
     note = {"kind": "note", "namespace": _NAMESPACE, "key": "", "metadata": {}}

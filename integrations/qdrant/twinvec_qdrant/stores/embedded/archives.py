@@ -58,7 +58,7 @@ def _members(folder: Path) -> Iterator[bytes]:
 def unpack(archive: Any, folder: Path) -> None:
     """Unpack an archive (an object with ``read``) into a folder.
 
-    Everything but files and folders inside the folder is refused: links, devices, files with declared holes.
+    Only files and folders inside the folder are accepted: links, devices and files with declared holes are refused.
 
     Raise ``StoreCorruptError`` if the archive cannot be read. An archive that was cut between two files can be read;
     the checksums of the backup then show which files are missing.
@@ -99,6 +99,6 @@ class _WithHoles(tarfile.TarFile):
 
 
 def _of_this_user(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
-    """Refuse a file outside the folder, as the filter "data" does; the permissions become those of a new file."""
+    """Refuse a file outside the folder, as tarfile's filter "data" does; give the member a new file's permissions."""
     kept: dict[str, Any] = {"mode": None}
     return tarfile.data_filter(member, folder).replace(**kept, deep=False)

@@ -31,6 +31,7 @@ from twinvec_qdrant.stores.embedded.turns import Turns
 from twinvec_qdrant.stores.embedded.values import (
     INDEX_PARAMS,
     TOKEN_STATES,
+    counted,
     edge_filter,
     edge_point,
     edge_request,
@@ -57,13 +58,14 @@ from twinvec_qdrant.stores.points import (
 )
 from twinvec_qdrant.stores.served_tests import fitted
 
-_ALWAYS = frozenset({"kind", "source", "size", "text", "content"})
-"""Payload fields; each point has at least one of them."""
+_TELLING_FIELDS = frozenset({"kind", "source", "size", "text", "content"})
+"""Payload fields of which each stored point has at least one."""
 
 open_backends: dict[Path, EmbeddedBackend] = {}
 """The open backends of this process, by folder; hold ``opening`` to read or change them."""
 
 opening = threading.Condition(threading.Lock())
+"""The lock of ``open_backends`` and ``ending``; its waiters are notified when a backend has been closed."""
 
 ending: set[EmbeddedBackend] = set()
 """The backends that are being closed for good; hold ``opening`` to read or change them."""
@@ -78,7 +80,7 @@ def opening_of(path: Path) -> Iterator[None]:
 
 
 class EmbeddedBackend(SharedEngine, Backend):
-    """An open collection on disk; ``EmbeddedStore`` makes it. ``users`` is how often it is open in this process."""
+    """An open collection on disk, made by ``EmbeddedStore``; ``users`` counts how often this process has opened it."""
 
     exclusive = True  # other processes can read, but not write, while this one is in ``writing``
     erases = True
@@ -131,7 +133,7 @@ class EmbeddedBackend(SharedEngine, Backend):
 
     def drop_vector(self, name: str) -> None:
         with self._locked("write"):
-            self._note_written()  # done first, because the engine counts dropped vectors no longer
+            self._note_written()  # comes first, because the engine does not count dropped vectors
             self._forget_files(name)
             self._update(edge.UpdateOperation.delete_vector_name(name))
             self._update(edge.UpdateOperation.delete_vector_name(states_name(name)))
@@ -166,8 +168,9 @@ class EmbeddedBackend(SharedEngine, Backend):
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
         """Build the index if it lacks at least ``WORTHWHILE`` chunks and a tenth of all, or always with ``force``.
 
-        Also build if at least ``OUTDATED`` chunks are outdated, and at least as many as are current: this frees their
-        room. With ``force``, no deleted or replaced data are left in the files, nor in the engine's log.
+        Also build it if at least ``OUTDATED`` chunks are outdated, and at least as many as are current; the build frees
+        the disk room of outdated chunks. With ``force``, the build also removes all deleted and replaced data from the
+        files and from the engine's log.
 
         An error leaves the collection as before: ``StoreUnavailableError`` on a full disk, else ``StoreError``.
         """
@@ -201,8 +204,8 @@ class EmbeddedBackend(SharedEngine, Backend):
     def _missing_and_outdated(self, chunks: int) -> tuple[int, int]:
         """Return how many chunks the index lacks, and how many outdated versions of chunks the engine keeps.
 
-        If the last build is unknown, both numbers are estimates, and too small if many chunks are outdated. The index
-        lacks a dense vector that a migration has added since the last build.
+        If the last build is unknown, both numbers are estimates, which are too small if many chunks are outdated. If a
+        migration has added a dense vector since the last build, the index lacks all chunks.
         """
         with self._locked("read"):
             vectors, names = self._shard.info().indexed_vectors_count, self._folder.dense_names()
@@ -242,17 +245,17 @@ class EmbeddedBackend(SharedEngine, Backend):
                 return
 
     def _check_whole(self, points: Iterable[Point | Scored], fields: Sequence[str] | None) -> None:
-        """Raise ``StoreCorruptError`` if a point lacks all requested ``fields``, although every point has one of them.
+        """Raise ``StoreCorruptError`` if a point has no payload, although ``fields`` has a field that each point has.
 
-        After damage, the engine may find points again that were deleted, and have no content any more.
+        After damage, the engine may find deleted points again, without their content.
         """
-        expected = not self._repairs and (fields is None or not _ALWAYS.isdisjoint(fields))
-        if expected and not all(point.payload for point in points):
+        is_expected = not self._repairs and (fields is None or not _TELLING_FIELDS.isdisjoint(fields))
+        if is_expected and not all(point.payload for point in points):
             raise StoreCorruptError(f"{self.location}: the content of a stored point is missing; {REMEDY}")
 
     def count(self, conditions: Conditions) -> int:
         with self._locked("count"):  # the lock keeps the indexes unchanged until the filter is used
-            return self._shard.count(edge.CountRequest(exact=True, filter=edge_filter(fitted(conditions, self._types))))
+            return counted(self._shard, edge_filter(fitted(conditions, self._types)))
 
     def search(self, queries: Sequence[Query]) -> list[list[Scored]]:
         with self._locked("search"):
@@ -268,15 +271,16 @@ class EmbeddedBackend(SharedEngine, Backend):
     def check_files(self) -> None:
         """Close the engine, read all its files, and raise ``StoreCorruptError`` if one is missing or changed.
 
-        A close lists files that have changed anew. The files are therefore also compared with the list of the close
-        before: the engine cannot have left them in any state (``Checksums.contradicted``).
+        Closing the engine takes new checksums of changed files, so that damage may pass for a change by the engine. The
+        files are therefore also compared with the checksums of the close before: only some changes can come from the
+        engine (``Checksums.contradicted``).
         """
         with self.undisturbed():
             before = Checksums.read(self._folder.opened)
             with self.at_rest() as folder:
                 known = Checksums.read(folder.closed)
                 damaged = [] if known is None else known.damaged(folder.shard, thorough=True)
-                if before is not None:  # the engine makes a damaged index of payloads anew when it opens the files
+                if before is not None:  # when the engine opens the files, it replaces a damaged payload index
                     damaged += before.without("/payload_index/").contradicted(folder.shard, thorough=True)
                 if damaged:
                     raise StoreCorruptError(
@@ -288,7 +292,7 @@ class EmbeddedBackend(SharedEngine, Backend):
         self.damage = None
 
     def close(self) -> None:
-        """End one use of the backend; the end of the last use closes the engine, and so frees the collection."""
+        """End one use of the backend; the end of the last use closes the engine for good."""
         with opening:
             self.users -= 1
             if self.users:
@@ -297,8 +301,7 @@ class EmbeddedBackend(SharedEngine, Backend):
                 del open_backends[self._original.path]
             ending.add(self)
         try:
-            # ``opening`` is not held here, because this may take a second, and other collections can be opened
-            # meanwhile
+            # ``opening`` is not held here, so that other collections can be opened; closing may take a second
             self.end()
         finally:
             with opening:

@@ -11,8 +11,8 @@ backup is replaced, two folders are next to it:
     .<backup>.twinvec-new/      the new backup, incomplete
     .<backup>.twinvec-replaced/ the old backup; if a kill has left no <backup>, this folder becomes <backup> again
 
-While a backup is written, the file ``.<backup>.twinvec-lock`` is next to it, and no other process writes there. What a
-kill leaves of these is removed when the backup is next written or read.
+While a backup is written, the file ``.<backup>.twinvec-lock`` next to it keeps other processes from writing there. If a
+kill leaves these folders or this file, they are removed when the backup is next written or read.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def new_backup(target: Path) -> Iterator[Path]:
         StoreCorruptError: the files are not as written.
         StoreUnavailableError: the folder cannot be written.
     """
-    partial = _partial(target)
+    partial = _beside(target, "new")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _writing(target):
@@ -91,13 +91,16 @@ def new_backup(target: Path) -> Iterator[Path]:
 
 
 def _writing(target: Path) -> AbstractContextManager[None]:
-    """Return a context in which no other process writes this backup, or raises ConfigurationError."""
+    """Return a context that keeps other processes from writing this backup.
+
+    Entering the context raises ``ConfigurationError`` if another process is writing the backup.
+    """
     busy = f"{target}: another process is writing this backup; try again when it has ended"
-    return exclusive_lock(_lock(target), busy)
+    return exclusive_lock(_beside(target, "lock"), busy)
 
 
 def _put_in_place(partial: Path, target: Path) -> None:
-    replaced = _replaced(target)
+    replaced = _beside(target, "replaced")
     shutil.rmtree(replaced, ignore_errors=True)
     if target.exists():
         target.rename(replaced)
@@ -141,9 +144,9 @@ def _parsed_about(values: dict[str, Any]) -> Backup:
 def restore(
     source: Path, folder: CollectionFolder, *, overwrite: bool, wait_seconds: float, move: bool = False
 ) -> None:
-    """Replace the collection by its backup; an existing collection stays until all is copied.
+    """Replace the collection by the backup in ``source``; an existing collection stays until everything is copied.
 
-    With ``move``, the backup itself becomes the collection; it must be on the same disk.
+    With ``move``, the files of the backup are not copied but moved; they must be on the collection's disk.
     """
     _check_files(source)
     with opening_of(folder.path):
@@ -209,23 +212,16 @@ def _first_other(target: Path) -> str | None:
     return f"{_SHARD}/{unlisted[0]}" if unlisted else None
 
 
-def _partial(target: Path) -> Path:
-    return target.with_name(f".{target.name}.twinvec-new")
-
-
-def _replaced(target: Path) -> Path:
-    return target.with_name(f".{target.name}.twinvec-replaced")
-
-
-def _lock(target: Path) -> Path:
-    return target.with_name(f".{target.name}.twinvec-lock")
+def _beside(target: Path, suffix: str) -> Path:
+    """Return the path next to the backup ``target`` that the docstring of this module names for the suffix."""
+    return target.with_name(f".{target.name}.twinvec-{suffix}")
 
 
 def _settle(target: Path) -> None:
-    """Clear up after a kill: rename the old backup back if no backup has the name, and remove all that is left over."""
-    partial, replaced = _partial(target), _replaced(target)
+    """Clear up after a kill: if ``target`` is missing, rename the old backup back; remove everything else."""
+    partial, replaced, lock = (_beside(target, suffix) for suffix in ("new", "replaced", "lock"))
     with os_errors(target, "read"):
-        if not any(each.exists() for each in (partial, replaced, _lock(target))):
+        if not any(each.exists() for each in (partial, replaced, lock)):
             return
     with suppress(OSError, ConfigurationError), _writing(target):  # another process may be replacing the backup
         if not target.exists() and replaced.is_dir():
@@ -235,11 +231,14 @@ def _settle(target: Path) -> None:
 
 
 def _check_place(store: Path, target: Path) -> None:
-    """Raise ``ConfigurationError`` for a folder in the store, except if it begins with a dot, as no collection does."""
+    """Raise ``ConfigurationError`` if ``target`` is in the store's folder and could be part of a collection.
+
+    A folder whose name begins with a dot is never a collection.
+    """
     if store in target.parents and not target.relative_to(store).parts[0].startswith("."):
         raise ConfigurationError(
-            f"{target}: is in the folder of the store, so it would be a collection, or be lost with one; name a folder "
-            "outside the store"
+            f"{target}: is in the folder of the store, where it would count as a collection or be removed with one; "
+            "name a folder outside the store"
         )
 
 
@@ -255,7 +254,7 @@ def _check_files(backup: Path) -> None:
 
 
 def _contradicting(backup: Path, known: Checksums) -> list[str]:
-    """Return which of the two files outside ``shard`` contradict the list of the engine's files."""
+    """Return which of ``collection.json`` and ``backup.json`` contradict the checksums in ``shard``."""
     try:
         is_same = (backup / DESCRIPTION).read_text(encoding="utf-8") == known.description
     except (OSError, UnicodeDecodeError):

@@ -5,11 +5,11 @@
     records.open.json     the number and a sum of the records, while a process has the engine open, or after its kill;
                           see ``repair.expected_records``
 
-The engine often opens files that have been cut, zeroed or removed without an error, and then finds only part of the
+If files have been cut, zeroed or removed, the engine often opens them without an error, and finds only part of the
 data. Before the engine opens a collection, twinvec therefore reads the small files, and the large files whose size or
-time has changed; ``verify`` reads all. After a kill, files may differ from the list. Then only those count as damaged
-that the engine cannot have left so: files that are missing or shorter, that are zeroed, or that changed although the
-engine never changes them (``contradicted``).
+time has changed; ``verify`` reads all files. After a kill, files may differ from the list. A file then counts as
+damaged only if the engine cannot have caused the difference: the file is missing, shorter or zeroed, or has changed
+although the engine never changes it (``contradicted``).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ CHECKED_BYTES = 64 * 2**20
 
 _BLOCK = 64 * 1024
 _HOLE = bytes(_BLOCK)
-_EXACT = ("ext4", "tmpfs", "xfs")
+_WITH_EXACT_HOLES = ("ext4", "tmpfs", "xfs")
 """File systems that never report data as a hole, not even data that was just written."""
-_NAMED = 3
+_NAMED = 3  # number of files that an error names
 CLOSED = "checksums.json"
 OPENED = "checksums.open.json"
 EXPECTED = "records.open.json"
@@ -45,7 +45,7 @@ HALF_WRITTEN = ".atomicwrite"
 """Start of the name of a folder in which the engine writes a file before it renames the file. A kill leaves the folder,
 and the next close removes it."""
 _LISTS = (CLOSED, OPENED, EXPECTED, f"{CLOSED}{PARTIAL}")
-"""Files without a checksum: the lists themselves. A kill may leave the last of these; the next close replaces it."""
+"""The lists themselves, which have no checksum; a kill may leave the last one, which the next close replaces."""
 _CORE = ("version.info", "segment.json", "id_tracker.", "payload_storage/")  # files that a segment always has
 _WRITTEN_ONCE = tuple(
     f"/{name}"
@@ -64,7 +64,7 @@ _NEVER_ZEROED = (
     *(".deleted", ".mappings", "/deleted.dat", "/deleted/flags_a.dat"),
     *("/status.dat", "/tracker.dat", "/page_0.dat", ".mmap"),
 )
-"""Files in which the engine only adds: deleted points stay marked, and lengths and values stay until a build."""
+"""Files that the engine never zeroes: until a build, it only adds marks of deleted points, lengths and values."""
 _ENGINE = version("qdrant-edge-py")
 
 
@@ -92,8 +92,8 @@ class Checksums:
         files: The engine's files, by their path in its folder.
         counts: Number of stored points of each kind.
         description: The collection's description, as text.
-        engine: Version of the engine that has closed the files; "" in lists of versions of twinvec that did not take
-            files off the list before they removed them (``without``).
+        engine: Version of the engine that has closed the files; "" in a list by an older version of twinvec, which did
+            not remove a file from the list before it removed the file itself (``without``).
         records: Number and sum of the records, if they are known.
     """
 
@@ -105,15 +105,16 @@ class Checksums:
 
     @classmethod
     def taken(cls, shard: Path, counts: Mapping[str, int], description: str, known: Checksums | None) -> Checksums:
-        """Compute the checksums of the files below ``shard``; reuse those in ``known`` of large files with equal times.
+        """Compute the checksums of the files below ``shard``; for unchanged large files, reuse those in ``known``.
 
         New and changed files are forced to the disk: a power cut must not leave a list of files that were not written.
 
-        Give ``known`` only if a write changes a file's time: see ``times_tell``.
+        A file is unchanged if its size and time are those in ``known``. Give ``known`` only if a write changes a file's
+        time: see ``times_tell``.
         """
         files = {}
         read = 0
-        holes = file_system(shard) not in _EXACT
+        holes = file_system(shard) not in _WITH_EXACT_HOLES
         for name, path, size in _by_size(shard):
             stat = path.stat()
             old = known.files.get(name) if known is not None else None
@@ -148,7 +149,7 @@ class Checksums:
         return replace(self, files={name: each for name, each in self.files.items() if part not in name})
 
     def damaged(self, shard: Path, *, thorough: bool = False) -> list[str]:
-        """Return the files that differ from the list; without ``thorough``, read no large files of unchanged time."""
+        """Return the files that differ from the list; without ``thorough``, skip large files with unchanged times."""
         there = _by_size(shard)
         wrong = {name for name, _, _ in there} ^ self.files.keys()
         read = 0
@@ -167,9 +168,9 @@ class Checksums:
         return sorted({name for name, _, _ in _by_size(shard)} - self.files.keys())
 
     def contradicted(self, shard: Path, *, thorough: bool = False) -> list[str]:
-        """Return the listed files that the engine cannot have left as they are; ``thorough`` as for ``damaged``.
+        """Return the listed files whose state cannot come from the engine; see ``damaged`` for ``thorough``.
 
-        They are missing or shorter than listed, zeroed, or changed although the engine never changes them.
+        These files are missing, shorter than listed or zeroed, or have changed although the engine never changes them.
         """
         wrong, read = [], 0
         for name, known in sorted(self.files.items(), key=lambda each: each[1].size):
@@ -195,9 +196,9 @@ class Checksums:
 
 
 def checksum(path: Path, *, holes: bool = False) -> int:
-    """Return the checksum of a file's content; a block of zeros counts the same as a hole, and is quick.
+    """Return the checksum of a file's content, in which a block of zeros counts the same as a hole.
 
-    On Linux, holes are not read, except with ``holes``: some file systems report data that was just written as a hole.
+    On Linux, holes are read with ``holes`` only: some file systems report data that was just written as a hole.
     """
     total = 0
     with open(path, "rb") as file:
@@ -216,7 +217,7 @@ def _sum_of_zeros(size: int) -> int:
 
 
 def _is_zeroed(path: Path) -> bool:
-    """Return whether a file is not empty and has only zeros; read no more of it than that takes."""
+    """Return whether a file is not empty and has only zeros; reading stops at the first other byte."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         while block := _next_block(file, size):
@@ -238,7 +239,7 @@ def _next_block(file: BinaryIO, size: int) -> bytes:
 
 
 def times_tell(folder: Path) -> bool:
-    """Return whether writing to a mapped file changes its time here; file systems in memory do not change it."""
+    """Return whether a write to a mapped file in this folder changes its time, unlike in a file system in memory."""
     path = folder / "checksums.probe"
     try:
         path.write_bytes(bytes(mmap.PAGESIZE))
@@ -255,7 +256,7 @@ def times_tell(folder: Path) -> bool:
 
 
 def named_files(names: Sequence[str]) -> str:
-    """Return the names of a few files and a verb, as the start of an error."""
+    """Return the names of a few files and a verb for an error: "a, b, c and 2 more files are"."""
     more = f" and {len(names) - _NAMED} more files are" if len(names) > _NAMED else " is" if len(names) == 1 else " are"
     return ", ".join(names[:_NAMED]) + more
 

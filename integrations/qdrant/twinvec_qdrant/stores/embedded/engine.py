@@ -1,8 +1,8 @@
 """The engine of one embedded collection, which several processes use in turns.
 
-One process at a time has the engine open: this is its turn (``turns``). When another process waits, the first process
-closes the engine as soon as it is idle or has used the engine for a while, and opens it again for its next call.
-Between two calls, the store is consistent: if the process is killed then, the next writer can go on.
+One process at a time has the engine open: this is its turn (``turns``). If another process waits, the first process
+closes the engine when it is idle or has used the engine for a while, and opens the engine again for its next call.
+Between two calls, the store is consistent: if the process is killed at such a moment, the next writer can go on.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
@@ -32,7 +32,7 @@ from twinvec_qdrant.stores.embedded.repair.salvage_worker import load_shard
 from twinvec_qdrant.stores.embedded.repair.undo import undone_if_refused
 from twinvec_qdrant.stores.embedded.room import OPEN_ROOM, Obstacle, check_room, lacking_room, opening_room
 from twinvec_qdrant.stores.embedded.turns import Turns
-from twinvec_qdrant.stores.embedded.values import edge_filter, index_types
+from twinvec_qdrant.stores.embedded.values import counted, edge_filter, index_types
 from twinvec_qdrant.stores.points import PAGE, payload_selector
 from twinvec_qdrant.stores.served_tests import fitted
 
@@ -75,18 +75,18 @@ class SharedEngine:
         self._identity: tuple[int, int] | None = None  # identity of the folder, set by ``start``
 
     def start(self, create: Callable[[], None] | None) -> None:
-        """Begin the first turn, and from now on give turns to other processes; ``create`` makes a missing engine."""
+        """Begin the first turn, and start to give turns to other processes; ``create`` makes the files if missing."""
         self._begin(create)
         self._identity = self._original.identity()
         threading.Thread(target=self._give_when_idle, name="twinvec-turns", daemon=True).start()
 
     def _begin(self, create: Callable[[], None] | None = None) -> None:
-        """Take the turn, check the files and open the engine, unless this process has it open.
+        """Take the turn, check the files and open the engine, unless this process already has it open.
 
         If the files cannot be opened in place, open a copy, which needs no turn; see ``reading_copy``.
 
-        Raise ``StoreBusyError`` if other processes do not end their turn, ``StoreCorruptError`` if files are damaged,
-        and ``StoreError`` after ``end`` or if the folder has been removed.
+        Raise ``StoreBusyError`` if other processes do not end their turns in time, ``StoreCorruptError`` if files are
+        damaged, and ``StoreError`` if this backend was closed or its folder has been removed.
         """
         with self._turn:
             self._check_open()
@@ -104,8 +104,8 @@ class SharedEngine:
     def _obstacle(self) -> Obstacle | None:
         """Return the obstacle to opening the files in place; None if there is no obstacle, or if no file exists.
 
-        Files that another process has open look like files after a kill, which need more room to open. This process
-        therefore waits until the other process closes them, and looks again.
+        Files that another process has open look like files after a kill, whose opening needs more room. If an obstacle
+        is found in such files, this process therefore waits until they are closed, and looks again.
         """
         if not self._original.exists() or (obstacle := self._original.obstacle()) is None:
             return None
@@ -177,7 +177,7 @@ class SharedEngine:
                 self._turns.give(is_settled=is_closed)
 
     def end(self) -> None:
-        """Close the engine, and leave the collection to other processes."""
+        """Close the engine for good, and leave the collection to other processes."""
         self._is_closed.set()
         try:
             self.give()
@@ -197,7 +197,7 @@ class SharedEngine:
             return False
 
     def abandon(self) -> None:
-        """Release a folder that is gone, without writing anything in its place."""
+        """Release the locks of a folder that is gone, and write nothing to a folder that has replaced it."""
         with self._turn:
             self._is_closed.set()
             self._is_abandoned = True
@@ -240,9 +240,9 @@ class SharedEngine:
 
     @contextmanager
     def at_rest(self) -> Iterator[CollectionFolder]:
-        """Yield the folder while the engine is closed and no other process has the turn: no file changes.
+        """Yield the folder while the engine is closed and no other process has the turn, so that no file changes.
 
-        If a full disk has no room for checksums, yield the folder of a copy.
+        If the disk has no room for the checksums of a close, yield the folder of a copy.
         """
         with self._turn:
             self._begin()
@@ -310,10 +310,10 @@ class SharedEngine:
             raise
 
     def _load_whole(self, known: Checksums | None, *, is_settled: bool, are_listed: bool) -> None:
-        """Open the engine; if that fails, close it and raise ``StoreCorruptError``.
+        """Open the engine; if it fails or has lost points, close it and raise ``StoreCorruptError``.
 
-        The engine must find as many points as ``known`` has, and with ``are_listed`` all chunks that the records list.
-        Unless the files are settled, the records must have an expected state.
+        The engine must find as many points as ``known`` has and, with ``are_listed``, all chunks that the records list.
+        Without ``is_settled``, the records must also be in one of the states that were expected before a kill.
         """
         shard = self._folder.shard
         states = read_expected(shard) if known is None else [known.records] if known.records else []
@@ -341,7 +341,9 @@ class SharedEngine:
             if not is_settled and states:
                 self._expected.now = contents.records
             if there != written:
-                raise StoreCorruptError(f"{self.location}: holds {there}, but {written} were written; {REMEDY}")
+                raise StoreCorruptError(
+                    f"{self.location}: holds {_listed(there)}, but {_listed(written)} were written; {REMEDY}"
+                )
         except BaseException:
             self._close_refused()
             raise
@@ -353,7 +355,7 @@ class SharedEngine:
             self._opened = None
 
     def _note_close(self, *, at_rest: bool = False) -> None:
-        """Close the engine and write checksums, unless files have changed and a writer goes on in a later turn."""
+        """Close the engine, and write checksums unless files have changed and a writer will go on in a later turn."""
         is_last = at_rest or (not self.writer.depth and self._turns.may_write())
         if self._is_changed:
             self._note_written()
@@ -366,7 +368,7 @@ class SharedEngine:
             self._folder.write_checksums(counts, self._expected.now, self._known if is_known else None)
 
     def _load(self) -> None:
-        """Open the engine on the files in the folder, and start to count the written chunks."""
+        """Open the engine on the folder's files, and count written chunks from now on."""
         self._opened = load_shard(str(self._folder.shard))
         self._count_from_now()
 
@@ -389,8 +391,7 @@ class SharedEngine:
         self._count_from_now()
 
     def _counts(self) -> dict[str, int]:
-        wanted = {kind: edge_filter([field_is("kind", kind)]) for kind in _KINDS}
-        return {kind: self._shard.count(edge.CountRequest(exact=True, filter=each)) for kind, each in wanted.items()}
+        return {kind: counted(self._shard, edge_filter([field_is("kind", kind)])) for kind in _KINDS}
 
     def _page(self, conditions: Conditions, fields: Sequence[str] | None, offset: Any) -> tuple[list[Any], Any]:
         """Return the next page of points, and the offset of the page after it; None after the last page."""
@@ -435,10 +436,14 @@ class SharedEngine:
             yield
 
 
-class WriterLock:
-    """The writer's lock: one thread of one process holds it at a time. ``depth`` counts nested ``with`` blocks.
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {kind}s" for kind, number in counts.items())
 
-    ``check`` is called before the lock is taken, and may raise.
+
+class WriterLock:
+    """The lock of a collection's writer: one thread of one process holds it at a time.
+
+    ``depth`` counts nested ``with`` blocks. ``check`` is called before the lock is taken, and may raise.
     """
 
     def __init__(self, turns: Turns, wait_seconds: float, check: Callable[[], None]) -> None:
@@ -468,7 +473,10 @@ class WriterLock:
 
 @contextmanager
 def engine_errors(location: str, action: str, otherwise: type[StoreError] = StoreError) -> Iterator[None]:
-    """Raise the engine's plain exceptions and panics as twinvec's errors."""
+    """Raise the engine's exceptions and panics as twinvec's errors, which say that the engine could not ``action``.
+
+    An ``OSError``, a full disk and too many open files become a ``StoreUnavailableError``, all others ``otherwise``.
+    """
     try:
         yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, TwinvecError):

@@ -3,13 +3,13 @@
     <path>/<name>/collection.json    the description, always replaced as a whole
     <path>/<name>/lock, owner, turns/  see ``turns``
     <path>/<name>/shard/             the engine's files, renamed into place when complete, and their ``checksums``
-    <path>/<name>/shard.copy-*/      a copy of shard/ whose index is being built, or that is kept while shard/ is opened
-                                     after a kill; each copy has a new name, since the process that builds an index may
-                                     outlive the process that started it
-    <path>/<name>/shard.indexed/     a copy that is complete, about to replace shard/, or that replaces it if opening
-                                     shard/ fails or is killed
+    <path>/<name>/shard.copy-*/      an unfinished copy of shard/: its index is being built, or it is made before shard/
+                                     is opened after a kill. Each copy has a new name, since the process that builds an
+                                     index may outlive the process that started it.
+    <path>/<name>/shard.indexed/     a finished copy. It is about to replace shard/, or replaces shard/ if opening that
+                                     fails or is killed.
     <path>/<name>/shard.old/         the files that were replaced, about to be removed
-    <path>/<name>/restored/          a backup, complete, about to replace shard/ and collection.json
+    <path>/<name>/restored/          a complete backup, about to replace shard/ and collection.json
 
 The engine rewrites files when it opens them. The description is outside shard/, so that a wrong model can be refused
 before any file changes.
@@ -41,7 +41,7 @@ _LONGEST_NAME = 255
 _BLOCK = 64 * 1024
 DESCRIPTION = "collection.json"
 COPY = "shard.copy-"
-_SHARDS = ("shard", "restored/shard", "shard.indexed")  # a killed process may leave one of the last two
+_SHARDS = ("shard", "restored/shard", "shard.indexed")  # a killed process may leave the files in one of the last two
 REMEDY = (
     "restore a backup (twinvec restore), or repair the collection (twinvec verify --repair) and then ingest its "
     "documents again"
@@ -71,7 +71,7 @@ class CollectionFolder:
             return any((self.path / each).is_dir() for each in _SHARDS)
 
     def identity(self) -> tuple[int, int] | None:
-        """Return a key that differs from that of another folder of the same name; None if the folder does not exist."""
+        """Return a key that changes if another folder takes the name; None if the folder does not exist."""
         try:
             found = self.path.stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -79,7 +79,7 @@ class CollectionFolder:
         return found.st_dev, found.st_ino
 
     def newest_shard(self) -> Path:
-        """Return the folder of the engine's files; a killed process may have left it elsewhere (``settle``)."""
+        """Return the folder of the engine's files: ``shard``, or another folder after a kill (``settle``)."""
         restored = self.restored / self.shard.name
         if restored.is_dir():
             return restored
@@ -102,8 +102,8 @@ class CollectionFolder:
     def check_description(self, *, ours: bool = False) -> None:
         """Raise ``StoreCorruptError`` if the description differs from the copy in the checksums.
 
-        Unless this process has the turn (``ours``), another process may open, change and close the collection
-        meanwhile; the files are therefore read up to three times.
+        ``ours`` says that this process has the turn. Without it, another process may open, change and close the
+        collection meanwhile, so that the files are read up to three times.
         """
         for _ in range(3):
             if not ours and has_owner(self.path):
@@ -121,12 +121,15 @@ class CollectionFolder:
 
     def dense_names(self) -> list[str]:
         """Return the names of the dense vectors and token states, from the engine's configuration file."""
-        return list(json.loads((self.shard / "edge_config.json").read_text(encoding="utf-8"))["vectors"])
+        return list(self._vectors())
 
     def dims(self) -> dict[str, int]:
-        """Return the size of the dense vectors of each name, without token states."""
-        vectors = json.loads((self.shard / "edge_config.json").read_text(encoding="utf-8"))["vectors"]
-        return {name: each["size"] for name, each in vectors.items() if not each.get("multivector_config")}
+        """Return the number of dimensions of each named dense vector, without token states."""
+        return {name: each["size"] for name, each in self._vectors().items() if not each.get("multivector_config")}
+
+    def _vectors(self) -> dict[str, Any]:
+        vectors: dict[str, Any] = json.loads((self.shard / "edge_config.json").read_text(encoding="utf-8"))["vectors"]
+        return vectors
 
     def obstacle(self) -> Obstacle | None:
         """Return why the engine cannot open the files where they are; None if it can."""
@@ -140,7 +143,7 @@ class CollectionFolder:
         return lacking_room(self.path, self.opening_room(self.path), "open it")
 
     def opening_room(self, place: Path) -> int:
-        """Return the bytes that must be free in ``place`` for the engine to open the files, or their copy, there."""
+        """Return the bytes that must be free in the folder ``place`` if the files, or a copy, are opened there."""
         shard = self.newest_shard()
         return opening_room(shard, place, is_clean=(shard / CLOSED).is_file() or not has_owner(self.path))
 
@@ -148,12 +151,11 @@ class CollectionFolder:
         """Remove the folder, or raise ``StoreUnavailableError``; a kill in the middle leaves no collection either."""
         with os_errors(self.path, "removed"):
             self.remove_copies()
-            if self.shard.is_dir():
-                self.shard.rename(self._replaced)
+            self._move_aside()
             shutil.rmtree(self.path)
 
     def copied_to(self, place: Path) -> CollectionFolder:
-        """Copy the collection to another folder, in the state that ``settle`` makes; nobody may write meanwhile."""
+        """Copy the collection to the folder ``place``, as ``settle`` would leave it; nobody may write meanwhile."""
         copy = CollectionFolder(place, "collection")
         copy.path.mkdir()
         copied_tree(self.newest_shard(), copy.shard)
@@ -162,7 +164,7 @@ class CollectionFolder:
         return copy
 
     def copy_shard(self) -> Path:
-        """Copy the engine's flushed files; raise ``StoreUnavailableError`` without room for twice their size."""
+        """Copy the engine's flushed files; raise ``StoreUnavailableError`` if there is no room for twice their size."""
         copy = self.path / f"{COPY}{uuid4().hex[:12]}"
         with os_errors(self.path, "copied"):
             size = occupied_bytes(self.shard)
@@ -184,7 +186,7 @@ class CollectionFolder:
         self.remove_copies()
 
     def keep(self, copy: Path) -> None:
-        """Keep a copy, forced to the disk: unless ``drop_kept`` is called, ``settle`` puts it in place after a kill."""
+        """Force a copy to the disk, and keep it: after a kill before ``drop_kept``, ``settle`` puts it in place."""
         sync_files(copy)
         sync_file(self.path / "owner")  # after a power cut, ``settle`` must know that the turn did not end
         copy.rename(self._indexed)
@@ -195,20 +197,24 @@ class CollectionFolder:
         return self._indexed.is_dir()
 
     def drop_kept(self) -> None:
-        """Remove the copy that is kept, first its name: the copy must not replace files that change from now on."""
+        """Remove the kept copy; first rename it, so that it cannot replace files that change from now on."""
         dropped = self.path / f"{COPY}{uuid4().hex[:12]}"
         self._indexed.rename(dropped)
         sync_folder(self.path)
         shutil.rmtree(dropped, ignore_errors=True)
 
     def put_kept_in_place(self) -> None:
-        """Replace the engine's files, which must be closed, by the copy; they stay until that is on the disk."""
-        if self.shard.is_dir():
-            shutil.rmtree(self._replaced, ignore_errors=True)
-            self.shard.rename(self._replaced)
+        """Replace the engine's files, which must be closed, by the kept copy; they stay until the copy is in place."""
+        self._move_aside()
         self._indexed.rename(self.shard)
         sync_folder(self.path)
         shutil.rmtree(self._replaced, ignore_errors=True)
+
+    def _move_aside(self) -> None:
+        """Rename ``shard``, if it exists, to ``shard.old``."""
+        if self.shard.is_dir():
+            shutil.rmtree(self._replaced, ignore_errors=True)
+            self.shard.rename(self._replaced)
 
     def _is_replaced(self, *, was_given: bool) -> bool:
         """Return whether a killed process has left ``shard.indexed`` to replace the engine's files.
@@ -218,9 +224,9 @@ class CollectionFolder:
         return not self.shard.is_dir() or not (was_given or self.closed.is_file())
 
     def settle(self, *, was_given: bool, alone: bool = True) -> None:
-        """Complete a replacement that a killed process has left; with ``alone``, also remove copies.
+        """Complete a replacement of files that a killed process has begun; with ``alone``, also remove copies.
 
-        ``was_given`` says whether the last turn ended by ``Turns.give``. Raise ``StoreUnavailableError`` if this fails.
+        ``was_given`` says whether the last turn ended by ``Turns.give``. An error is a ``StoreUnavailableError``.
         """
         with os_errors(self.path, "put in order"):
             if self._indexed.is_dir():
@@ -240,19 +246,17 @@ class CollectionFolder:
 
     def put_restored_in_place(self) -> None:
         """Replace the collection by the complete backup in ``restored``; ``settle`` completes this after a kill."""
-        new = self.restored / "shard"
+        new, description = self.restored / "shard", self.restored / DESCRIPTION
         if new.is_dir():
-            if self.shard.is_dir():
-                shutil.rmtree(self._replaced, ignore_errors=True)
-                self.shard.rename(self._replaced)
-            if (self.restored / self._description.name).is_file():
-                (self.restored / self._description.name).replace(self._description)
+            self._move_aside()
+            if description.is_file():
+                description.replace(self._description)
             new.rename(self.shard)
         shutil.rmtree(self.restored)
         shutil.rmtree(self._replaced, ignore_errors=True)
 
     def checksums(self) -> tuple[Checksums | None, Checksums | None]:
-        """Return two checksums, of the closed files and of the last close before a kill; one of the two is None."""
+        """Return the checksums of closed files, and those of the last close before a kill; one of the two is None."""
         if not self.closed.is_file():
             return None, Checksums.read(self.opened)
         return Checksums.read(self.closed), None
@@ -271,7 +275,7 @@ class CollectionFolder:
             Checksums.taken(copy, {}, self._description_text(), None).write(copy / OPENED)
 
     def forget_files(self, part: str) -> None:
-        """Take files, which are about to be removed, off the list of the last close: those whose path has ``part``."""
+        """Before the engine removes the files whose path has ``part``, remove them from the last close's checksums."""
         if (known := Checksums.read(self.opened)) is not None:
             known.without(part).write(self.opened)
 
@@ -289,7 +293,7 @@ class CollectionFolder:
             (self.shard / EXPECTED).unlink(missing_ok=True)
 
     def _newest_description(self) -> Path:
-        coming = self.restored / self._description.name
+        coming = self.restored / DESCRIPTION
         return coming if coming.is_file() else self._description
 
     def _description_text(self) -> str:
@@ -304,7 +308,7 @@ class CollectionFolder:
 
 @contextmanager
 def os_errors(place: Path, action: str) -> Iterator[None]:
-    """Raise an ``OSError`` of the block as ``StoreUnavailableError``: ``place`` cannot be ``action``, a participle."""
+    """Raise an ``OSError`` of the block as ``StoreUnavailableError`` with the text "<place> cannot be <action>"."""
     try:
         yield
     except OSError as error:
@@ -330,7 +334,7 @@ def copied_tree(source: Path, target: Path, copy_file: Callable[[str, str], None
         _, failed, reason = error.args[0][0]
         raise OSError(f"{failed}: {reason}") from error
     finally:
-        for folder, _, _ in os.walk(target):  # the copied folders of a read-only source are read-only
+        for folder, _, _ in os.walk(target):  # copies of read-only folders are read-only, too
             os.chmod(folder, os.stat(folder).st_mode | stat.S_IRWXU)
 
 
@@ -383,9 +387,9 @@ def has_owner(folder: Path) -> bool:
 
 
 def forget_outdated(folder: Path, shard: Path | None = None) -> None:
-    """Remove the lists in ``shard`` if version 0.2.0 has had the collection open: it changes files, but no list.
+    """Remove the checksums in ``shard`` if version 0.2.0 has had the collection open, because it does not update them.
 
-    The next process that takes the turn replaces the id that this version has left (``turns``).
+    Version 0.2.0 is recognised by the process id that it leaves (``turns``); the next process replaces this id.
     """
     if _owner(folder).isdigit():
         for name in (CLOSED, EXPECTED):
@@ -400,7 +404,7 @@ def _owner(folder: Path) -> bytes:
 
 
 def _refuse_unreadable(path: Path, error: OSError) -> None:
-    """Raise ``StoreUnavailableError`` if this error of reading a file tells nothing about the file."""
+    """Raise ``StoreUnavailableError`` if the error is not due to the file: no permission, or too many open files."""
     if isinstance(error, PermissionError) or too_many_files(error):
         raise StoreUnavailableError(f"{path}: cannot be read: {error.strerror}") from error
 

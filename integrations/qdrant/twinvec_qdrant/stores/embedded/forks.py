@@ -16,14 +16,15 @@ from typing import Any
 from twinvec.errors import StoreError
 from twinvec_qdrant.stores.embedded.backend import EmbeddedBackend, ending, open_backends, opening
 
-_KNOWN = frozenset({"location", "place", "exclusive", "can_await", "close", "__class__", "__dict__"})
+_USABLE = frozenset({"location", "place", "exclusive", "can_await", "close", "__class__", "__dict__"})
+"""Names of the attributes that a child may still use."""
 
 
 class InheritedBackend(EmbeddedBackend):
-    """A backend that was opened in the parent, as the child sees it: every use raises an error."""
+    """A backend that the parent has opened, in the child: every use raises an error."""
 
     def __getattribute__(self, name: str) -> Any:
-        if name in _KNOWN:
+        if name in _USABLE:
             return object.__getattribute__(self, name)
         raise StoreError(
             f"{self.location}: was opened before this process was forked, and only the parent can use it: open the "
@@ -50,7 +51,7 @@ def _leave_to_parent() -> None:
         backend.__class__ = InheritedBackend
     open_backends.clear()
     ending.clear()
-    opening._at_fork_reinit()  # type: ignore[attr-defined]  # as threading does; another thread may have held it
+    opening._at_fork_reinit()  # type: ignore[attr-defined]  # another thread of the parent may have held the lock
 
 
 def _close_files(folder: Path) -> None:

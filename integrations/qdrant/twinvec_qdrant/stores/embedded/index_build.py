@@ -1,7 +1,7 @@
 """Build the index of an embedded collection: on a copy of its files, in another process, while searches go on.
 
 A build also removes outdated versions of points: the engine adds each new version to its files, and only marks the
-version before as deleted.
+former version as deleted.
 
     shard/built.json    the result of the last build, and the number of chunks written since (``LastBuild``)
 """
@@ -25,7 +25,7 @@ from twinvec_qdrant.stores.embedded.folder import os_errors
 from twinvec_qdrant.stores.embedded.index_worker import BUILT
 
 WORTHWHILE = 20_000
-"""An ingest builds the index if at least this many vectors lack it; comparing fewer vectors takes milliseconds."""
+"""An ingest builds the index if at least this many chunks lack it; a search compares fewer vectors in milliseconds."""
 
 OUTDATED = 5_000
 """An ingest rebuilds the files if at least this many chunks are outdated, and at least as many as are current."""
@@ -51,7 +51,7 @@ class LastBuild:
 
     @classmethod
     def read(cls, shard: Path) -> LastBuild | None:
-        """Read the file; return None if nothing is known, as in collections of older versions."""
+        """Read ``built.json``; return None if the file is missing or damaged. Older collections have no such file."""
         try:
             return cls(**json.loads((shard / BUILT).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
@@ -62,10 +62,11 @@ class LastBuild:
 
 
 def build_index_of(copy: Path, settings: IndexSettings, location: str, *, with_index: bool, erase: bool) -> None:
-    """Index a copy of the engine's files, or only remove outdated points; nobody may write the originals meanwhile.
+    """Remove outdated points from a copy of the engine's files, and build its index if ``with_index``.
 
-    With ``erase``, no deleted or replaced data are left. An error names ``location``, and the copy is removed.
-    ``StoreUnavailableError`` is raised if the process lacks what a child process needs, such as file descriptors.
+    Nobody may write the originals meanwhile. With ``erase``, no deleted or replaced data are left. An error names
+    ``location``, and the copy is removed. The error is a ``StoreUnavailableError`` if no process can be started, for
+    example without free file descriptors, and else a ``StoreError``.
     """
     given = json.dumps({**settings.as_dict(), "with_index": with_index, "erase": erase})
     # -P: the worker must not import the modules in its folder

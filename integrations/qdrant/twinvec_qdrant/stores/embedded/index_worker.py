@@ -2,9 +2,9 @@
 
     python index_worker.py FOLDER SETTINGS PARENT
 
-The engine holds the interpreter lock while it builds, so a process of its own builds, on a copy of the files. SETTINGS
-is the JSON of ``IndexSettings``, ``with_index`` and ``erase``, PARENT the id of the waiting process. Importing nothing
-of twinvec makes the start quick.
+The engine holds the interpreter lock while it builds, so another process builds, on the copy of the files in FOLDER.
+SETTINGS is the JSON of ``IndexSettings``, ``with_index`` and ``erase``; PARENT is the id of the waiting process. The
+process imports nothing of twinvec, and so starts quickly.
 
 The engine keeps deleted and replaced data in two places. Its segments keep the data until they are built anew, which
 the engine does only if much of a segment is outdated. Its log keeps the latest operations, with their texts. With
@@ -40,7 +40,7 @@ def build(folder: Path, settings: dict[str, Any]) -> None:
     stored = json.loads((folder / "edge_config.json").read_text())
     shard = edge.EdgeShard.load(str(folder), _config(stored, settings))
     if settings["erase"]:
-        _touch(shard)  # a growing segment replaces a text in place, and does not count the old one as outdated
+        _touch(shard)  # a growing segment replaces a text in place, and does not count the old text as outdated
     shard.optimize()
     shard.flush()
     last = _last_operation(shard)

@@ -1,10 +1,10 @@
-"""Reading copies: how to read a collection where the engine cannot open it, on a full or read-only disk.
+"""Reading copies: how a collection is read on a full or read-only disk, where the engine cannot open it.
 
 The engine cannot open files for reading only: it writes to them, and replaces some. So twinvec copies them to a folder
 for temporary files and opens the copy, to which nobody can write. The copy is removed when the collection is closed,
 when the original has changed, and when the original can be opened again.
 
-    <temporary files>/twinvec-read-*/held          locked for as long as the process lives that uses the copy
+    <temporary files>/twinvec-read-*/held          locked while the process that uses the copy is alive
     <temporary files>/twinvec-read-*/collection/   the copy, laid out as in ``folder``
 """
 
@@ -30,9 +30,10 @@ _USUAL = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 class ReadingCopy:
-    """A copy of ``original``, which must not change meanwhile; ``obstacle`` says why the original cannot be opened.
+    """A copy of ``original`` for reading; ``obstacle`` says why the original cannot be opened.
 
-    Raises ``StoreUnavailableError`` if no folder for temporary files has room.
+    The original must not change while it is copied. Raises ``StoreUnavailableError`` if no folder for temporary files
+    has room.
 
     Attributes:
         place: The folder for temporary files that holds the copy.
@@ -73,6 +74,7 @@ class ReadingCopy:
         return is_changed or not self._original.exists() or self._original.obstacle() is None
 
     def remove(self) -> None:
+        """Remove the copy from the disk."""
         if self._temporary is not None:
             self._temporary.remove()
 

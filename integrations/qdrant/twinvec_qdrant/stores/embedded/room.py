@@ -1,8 +1,8 @@
 """Room on the disk: how much the engine needs, and whether it is free.
 
 The engine maps its files into memory. If the disk has no room for a mapped page, the process dies (SIGBUS), so twinvec
-checks the free room first. The files are sparse: writing fills holes. In a file system in memory (tmpfs), reading a
-hole through a mapping fills it too, and the engine reads many of its files whole when it opens them.
+checks the free room first. The files are sparse: a write into a hole takes room. In a file system in memory (tmpfs), a
+read of a hole through a mapping takes room as well, and the engine reads many of its files whole when it opens them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import NamedTuple
 from twinvec.errors import StoreUnavailableError
 
 WRITE_ROOM = 32 * 2**20
-"""Free bytes that a write needs: the engine's log and files grow by more than a page of vectors."""
+"""Free bytes that are needed for a write, by which the engine's log and files grow by more than a page of vectors."""
 
 OPEN_ROOM = 4 * 2**20
-"""Free bytes that each of these needs: opening (the engine replaces small files), a close (checksums), a delete."""
+"""Free bytes that are needed to open a collection (the engine replaces small files), close it, or delete points."""
 
 _OPEN_FILES = 16
-"""Number of files that the engine, the locks and a close may make."""
+"""Number of files that the engine, the locks and a close may create."""
 
 MAKE_ROOM = (
     "remove other files, or a collection that nobody needs (twinvec drop, or DELETE /v1/collections/NAME of twinvec "
@@ -34,17 +34,17 @@ _REPLAY = 4
 """Bytes that the engine may write for each byte of its log when it reads the log again after a kill."""
 
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
-_READ_IN_PART = ("wal/", "payload_storage/", "/store/")
+_READ_IN_PART = ("wal/", "payload_storage/", "/store/")  # parts of the paths of files that opening does not read whole
 
 
 class Obstacle(NamedTuple):
-    """The reason why the engine cannot open or change files where they are, and the remedy."""
+    """The reason why the engine cannot open or change files in their folder, and the remedy."""
 
     reason: str
     remedy: str
 
     def error(self, place: object) -> StoreUnavailableError:
-        """Return the error of an action that the obstacle prevents at this path."""
+        """Return the error for the path ``place``."""
         return StoreUnavailableError(f"{place}: {self.reason}; {self.remedy}")
 
 
@@ -78,7 +78,7 @@ def free_room(place: Path) -> int:
 
 
 def _files_left(place: Path) -> int:
-    """Return how many files can still be made on the disk of a folder."""
+    """Return how many files can still be created on the disk of a folder, or ``_OPEN_FILES`` if that is unknown."""
     if not hasattr(os, "statvfs"):
         return _OPEN_FILES
     found = os.statvfs(place)

@@ -160,14 +160,12 @@ def check_not_local_mode(path: str | Path) -> None:
         raise ConfigurationError(f"{path}: cannot hold a new collection{hint}")
 
 
+@atexit.register
 def _give_all() -> None:
     """Close the engines of collections that are still open at the end of the process."""
     for backend in list(open_backends.values()):
         with suppress(StoreError):
             backend.give()
-
-
-atexit.register(_give_all)
 
 
 def _create(folder: CollectionFolder, new: NewCollection) -> None:

@@ -1,12 +1,12 @@
 """Turns: which process has an embedded collection open, and which one writes.
 
-    lock           held by the process that has the engine open; this process has the turn
-    owner          id of the process that has the turn, with a line break while it opens or closes the engine, else with
-                   a space; empty between turns. Version 0.2.0 leaves its id alone.
-    turns/users    shared by all processes that have the collection open, with or without a turn; the last one removes
-                   the folder
+    lock           locked by the process that has the engine open: this process has the turn
+    owner          id of the process that has the turn, followed by a line break while it opens or closes the engine,
+                   else by a space; empty between turns. Version 0.2.0 writes the id only, and never empties the file.
+    turns/users    locked in common by all processes that have the collection open, with or without a turn; the last
+                   process removes the folder ``turns``
     turns/wait-*   the ticket of a process that waits for its turn, locked by it; the lowest name gets the next turn
-    turns/writer   held by the process that writes, through all its turns
+    turns/writer   locked by the process that writes, through all its turns
     turns/pid      id of the process that writes
 
 Qdrant's embedded engine serves one process at a time. A process that has the turn looks regularly whether another
@@ -43,7 +43,7 @@ _SILENT_SECONDS = 1.0  # a longer wait for the writer is logged
 # longest wait for a new ticket; another process may lock it for a moment, to see whether its owner was killed
 _TICKET_SECONDS = 60.0
 _TIMES_AS_LONG = 10  # factor of the wait while another process opens or closes the engine
-_MOVES = b"\n"
+_OPENS_OR_CLOSES = b"\n"  # these two follow the id in the file ``owner``
 _IS_OPEN = b" "
 _TICKET = "wait-"
 _USERS = "users"
@@ -63,7 +63,7 @@ class Turns:
     def enter(self, *, needs_room: bool = True) -> None:
         """Count this process among the users of the collection; create the folder of the locks if it is missing.
 
-        Without ``needs_room``, a full disk is no error: the process is then not counted.
+        If the disk is full, raise ``StoreUnavailableError``; without ``needs_room``, leave the process uncounted.
         """
         try:
             while self._users is None:
@@ -95,9 +95,9 @@ class Turns:
 
     @contextmanager
     def alone(self, wait_seconds: float) -> Iterator[bool]:
-        """Take the turn if no other process has the collection open; else raise ``StoreBusyError``.
+        """Take the turn when no other process has the collection open; raise ``StoreBusyError`` after the wait.
 
-        Yield whether the last turn ended by ``give``.
+        Yield whether the last turn ended by ``give``, and not by a kill.
         """
         end = time.monotonic() + wait_seconds
         is_settled = False
@@ -121,9 +121,9 @@ class Turns:
 
     @contextmanager
     def held(self, wait_seconds: float) -> Iterator[bool]:
-        """Hold the turn without writing a file; yield whether the last turn ended by ``give``.
+        """Hold the turn without writing a file; yield whether the last turn ended by ``give``, and not by a kill.
 
-        The process that has the turn notices that this process waits only if a ticket can be written.
+        If no ticket can be written, the process that has the turn does not notice that this process waits.
         """
         patience = _Patience(self._owner, wait_seconds)
         ticket = self._new_ticket()
@@ -152,7 +152,7 @@ class Turns:
             yield
 
     def _entered(self) -> IO[bytes] | None:
-        """Return the file of users, locked; None if the last user has removed it meanwhile."""
+        """Return the open file of users, locked in common; None if the last user has removed it meanwhile."""
         file = open(self._folder / _USERS, "ab")  # noqa: SIM115  # open for as long as the collection is
         if fcntl is None:
             return file
@@ -177,11 +177,12 @@ class Turns:
         return False
 
     def take(self, wait_seconds: float, check: Callable[[], None] = lambda: None, *, needs_room: bool = True) -> bool:
-        """Take the turn; return whether the last turn ended by ``give``, or raise ``StoreBusyError``.
+        """Take the turn; return whether the last turn ended by ``give``, and not by a kill.
 
         Processes take their turns in the order of their arrival. Each one waits ``wait_seconds`` for every process
         that has the turn before it, and longer while that process opens or closes the engine: see ``opened`` and
-        ``closing``. The wait ends when ``check`` raises. See ``enter`` for ``needs_room``.
+        ``closing``. After the wait, raise ``StoreBusyError``. ``check`` is called again and again, and ends the wait by
+        an error. See ``enter`` for ``needs_room``.
         """
         self.enter(needs_room=needs_room)
         patience = _Patience(self._owner, wait_seconds)
@@ -208,7 +209,7 @@ class Turns:
 
     def opened(self) -> None:
         """Show the waiting processes that this process has opened the engine."""
-        # overwrites one byte, since a full disk would leave a new file empty, which means that the turn has ended
+        # one byte is overwritten: on a full disk, a new file would stay empty, which means that the turn has ended
         with suppress(OSError), self._owner.open("r+b") as owner:
             owner.seek(len(str(os.getpid())))
             owner.write(_IS_OPEN)
@@ -217,19 +218,19 @@ class Turns:
         """If this process has the turn, show waiting processes that it begins to close the engine, which takes time."""
         if self._turn.is_locked:
             with suppress(OSError), self._owner.open("ab") as owner:
-                owner.write(_MOVES)
+                owner.write(_OPENS_OR_CLOSES)
 
     def _is_behind(self, ticket: FileLock) -> bool:
         return any(self._waits(each) for each in self._tickets() if each < Path(ticket.lock_file))
 
     def _note_owner(self) -> None:
         try:
-            self._owner.write_bytes(b"%d%b" % (os.getpid(), _MOVES))
+            self._owner.write_bytes(b"%d%b" % (os.getpid(), _OPENS_OR_CLOSES))
         except OSError as error:
             if not is_disk_full(error):
                 raise
             with suppress(OSError):
-                # a hole in a file needs no room; the file is then not empty, which shows that the turn has not ended
+                # a hole in a file needs no room, and a file that is not empty shows that the turn has not ended
                 os.truncate(self._owner, 1)
 
     def _new_ticket(self) -> FileLock:
@@ -238,7 +239,7 @@ class Turns:
     def give(self, *, is_settled: bool = True) -> None:
         """End the turn, if this process has it.
 
-        ``is_settled`` is False if the engine may have to read its log again: the files then look as after a kill.
+        Without ``is_settled``, the end looks like a kill: the next process lets the engine read its log again.
         """
         if self._turn.is_locked:
             if is_settled:
@@ -312,9 +313,9 @@ class Turns:
 
 
 class _Patience:
-    """The wait for a turn: it ends at most ``seconds`` after the last change of the file ``owner``.
+    """A wait for the turn, which ends ``seconds`` after the last change of the file ``owner``.
 
-    The limit is ``_TIMES_AS_LONG`` times as long while another process opens or closes the engine.
+    While another process opens or closes the engine, the wait may take ``_TIMES_AS_LONG`` times as long.
     """
 
     def __init__(self, owner: Path, seconds: float) -> None:
@@ -327,8 +328,8 @@ class _Patience:
         """Return whether the wait may go on."""
         if (now := self._now()) != self._seen:
             self._seen, self._since = now, time.monotonic()
-        content, _ = now
-        return time.monotonic() - self._since < self._seconds * (_TIMES_AS_LONG if content.endswith(_MOVES) else 1)
+        factor = _TIMES_AS_LONG if now[0].endswith(_OPENS_OR_CLOSES) else 1
+        return time.monotonic() - self._since < self._seconds * factor
 
     def waited(self) -> float:
         """Return the seconds waited so far."""
@@ -350,7 +351,7 @@ def _acquires(lock: FileLock, seconds: float) -> bool:
 
 
 def _begin_waiting(ticket: FileLock) -> None:
-    """Lock the ticket. On a full disk, there is no ticket, and other processes may get their turns first."""
+    """Lock the ticket. On a full disk, go on without a ticket: other processes may then get their turns first."""
     try:
         ticket.acquire(timeout=_TICKET_SECONDS, poll_interval=_POLL_SECONDS)
         while not Path(ticket.lock_file).exists():  # another process removed the ticket before it was locked
@@ -368,7 +369,7 @@ def _end_waiting(ticket: FileLock) -> None:
 
 
 def _shares(file: IO[bytes]) -> bool:
-    """Lock the file together with other readers; return False if a process has locked it alone."""
+    """Lock the file in common with other readers; return False if another process holds it for itself."""
     if fcntl is not None:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -24,7 +24,7 @@ INDEX_PARAMS: dict[FieldIndexType, Any] = {
     "geo": edge.GeoIndexParams,
     "text": partial(edge.TextIndexParams, tokenizer=edge.TokenizerType.Word, lowercase=True, phrase_matching=True),
 }
-"""The class of the parameters of each payload index. Indexes are on the disk; the system caches what searches use."""
+"""The engine's parameters for each type of payload index. Indexes are on disk; the system caches what searches use."""
 
 # without a filter, the engine's document frequencies count deleted points until the engine optimises
 _LIVE_FREQUENCIES = edge.SearchParams(
@@ -70,6 +70,11 @@ def edge_request(query: Query) -> edge.QueryRequest:
 def edge_filter(conditions: tests.Conditions) -> edge.Filter | None:
     """Return a filter that requires all conditions; None if the list is empty."""
     return tests.translated(conditions, edge.Filter, _condition)
+
+
+def counted(shard: edge.EdgeShard, wanted: edge.Filter | None) -> int:
+    """Return the exact number of points that a filter matches, or of all points for None."""
+    return shard.count(edge.CountRequest(exact=True, filter=wanted))
 
 
 def _condition(test: tests.PointTest) -> Any:

@@ -11,9 +11,9 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import httpx
 import tenacity
@@ -32,8 +32,17 @@ CONNECTIONS = httpx.Limits(max_connections=64, max_keepalive_connections=64)
 """Connections of a client that twinvec makes. By default, Qdrant's client keeps no connection to this machine open."""
 
 
+@dataclass(frozen=True, slots=True)
+class _OfLoop:
+    """What one event loop uses: a client, the generator that closes it (None for a caller's client), and lanes."""
+
+    client: AsyncQdrantClient
+    life: AsyncGenerator[AsyncQdrantClient] | None = None
+    lanes: dict[tuple[str, str], Lane] = field(default_factory=dict)
+
+
 class AwaitedRequests:
-    """The awaited form of ``retrying.Requests``.
+    """The awaited form of ``requests``: the same requests, retries and errors.
 
     ``client`` is a client of the caller, which ``close`` leaves open, or the arguments of new clients.
     """
@@ -44,15 +53,13 @@ class AwaitedRequests:
         self._options = _options(client.init_options if isinstance(client, AsyncQdrantClient) else client)
         self._requests = requests
         self._lock = threading.Lock()
-        self._clients: WeakKeyDictionary[Loop, AsyncQdrantClient] = WeakKeyDictionary()
-        self._lives: WeakKeyDictionary[Loop, AsyncGenerator[AsyncQdrantClient]] = WeakKeyDictionary()
-        self._lanes: WeakKeyDictionary[Loop, dict[tuple[str, str], Lane]] = WeakKeyDictionary()
+        self._of_loops: dict[Loop, _OfLoop] = {}
         self._encoders: dict[Any, Coalescer[str, Any]] = {}
         if given is not None and (loop := _running_loop()) is not None:
-            self._clients[loop] = given
+            self._of_loops[loop] = _OfLoop(given)
 
     async def perform(self, step: Step) -> Any:
-        """Perform a step and return its result; see ``stores.steps``."""
+        """Perform one step of ``stores.steps``, and return its result."""
         if isinstance(step, Ask):
             return await self._merged(step)
         if isinstance(step, Encode):
@@ -63,20 +70,21 @@ class AwaitedRequests:
     def close(self) -> None:
         """Close the clients that were made here."""
         with self._lock:
-            lives, self._lives, self._clients = dict(self._lives), WeakKeyDictionary(), WeakKeyDictionary()
-        for loop, life in lives.items():
+            of_loops, self._of_loops = self._of_loops, {}
+        for loop, each in of_loops.items():
+            if each.life is None:
+                continue
             if loop.is_running():
-                asyncio.run_coroutine_threadsafe(_ended(life), loop)
+                asyncio.run_coroutine_threadsafe(_ended(each.life), loop)
             elif not loop.is_closed() and _running_loop() is None:
-                loop.run_until_complete(life.aclose())
+                loop.run_until_complete(each.life.aclose())
 
     async def _merged(self, ask: Ask) -> Any:
-        """Send a request together with others that wait."""
+        """Send a request, if possible together with others that wait, and return its answer."""
         part = _PARTS.get(ask.method)
         if part is None or ask.alone:
             return await self._sent(ask)
-        with self._lock:
-            lanes = self._lanes.setdefault(asyncio.get_running_loop(), {})
+        lanes = (await self._of_this_loop()).lanes
         key = (ask.method, repr(sorted(ask.options.items())))
         if key not in lanes:
             method, options = ask.method, ask.options
@@ -84,8 +92,7 @@ class AwaitedRequests:
         return await lanes[key](ask.arguments[0])
 
     async def _sent(self, ask: Ask) -> Any:
-        client = await self._client()
-        method = getattr(client, ask.method)
+        method = getattr((await self._of_this_loop()).client, ask.method)
         options = dict(ask.options)
         tries = Tries(self._requests, ask.method, options.pop("refill_seconds", 0.0))
 
@@ -97,28 +104,30 @@ class AwaitedRequests:
         with self._requests.errors(ask.method):
             return await tenacity.AsyncRetrying(**tries.policy())(attempt)
 
-    async def _client(self) -> AsyncQdrantClient:
-        if self._everywhere is not None:
-            return self._everywhere
+    async def _of_this_loop(self) -> _OfLoop:
+        """Return what the running event loop uses; forget what closed loops have used."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            if (client := self._clients.get(loop)) is not None:
-                return client
-            client = self._clients[loop] = quiet_client(AsyncQdrantClient, **self._options)
-            life = self._lives[loop] = _life(client)
-        return await anext(life)  # starts the generator, since an ending event loop closes only started generators
+            if (known := self._of_loops.get(loop)) is not None:
+                return known
+            self._of_loops = {each: used for each, used in self._of_loops.items() if not each.is_closed()}
+            client = self._everywhere or quiet_client(AsyncQdrantClient, **self._options)
+            made = self._of_loops[loop] = _OfLoop(client, None if self._everywhere else _life(client))
+        if made.life is not None:
+            await anext(made.life)  # starts the generator, since an ending event loop closes only started generators
+        return made
 
     def _coalescer(self, encode: Any) -> Coalescer[str, Any]:
         """Return the object that encodes the queries of all searches that wait at the same time."""
         key = getattr(encode, "__self__", encode)
         with self._lock:
             if id(key) not in self._encoders:
-                self._encoders = {id(key): Coalescer(encode)}  # drops the encoder from before a migration
+                self._encoders = {id(key): Coalescer(encode)}  # after a migration, this drops the former encoder
             return self._encoders[id(key)]
 
 
 async def _life(client: AsyncQdrantClient) -> AsyncGenerator[AsyncQdrantClient]:
-    """Yield the client; close it when the event loop ends, because a loop closes its started generators."""
+    """Yield the client, and close it when the event loop ends: a loop then closes its started generators."""
     try:
         yield client
     finally:
@@ -126,7 +135,7 @@ async def _life(client: AsyncQdrantClient) -> AsyncGenerator[AsyncQdrantClient]:
 
 
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a client, with connections that stay open unless an argument says otherwise."""
+    """Return the arguments of a client; unless ``options`` say otherwise, its connections stay open."""
     kept = {name: value for name, value in options.items() if value is not None}
     kept["check_compatibility"] = False
     return kept if {"limits", "pool_size"} & kept.keys() else {**kept, "limits": CONNECTIONS}

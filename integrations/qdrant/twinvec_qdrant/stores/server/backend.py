@@ -1,8 +1,8 @@
 """A collection on a Qdrant server or cluster, or in any ``QdrantClient`` of the caller.
 
 ``retrying`` sends and retries requests and raises twinvec's errors, and ``limits`` fits requests to the server's
-limits. The methods of the backend are in ``structure``, ``writing``, ``reading`` and ``search_batch``. Qdrant's
-collection metadata (server 1.16 and later) hold the description.
+limits. The methods of the backend are in ``structure``, ``writing``, ``reading`` and ``search_batch``. The description
+is in Qdrant's collection metadata (server 1.16 and later).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ServerBackend(Searching, Writing):
         return self.run(steps) if self._awaited is None else await run_awaiting(steps, self._awaited.perform)
 
     def close(self) -> None:
-        """Close the connections, except the connections of the caller's clients."""
+        """Close the connections, except those of the caller's clients."""
         self.requests.end()
         if self._awaited is not None:
             self._awaited.close()

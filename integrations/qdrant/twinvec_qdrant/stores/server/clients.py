@@ -30,17 +30,19 @@ from twinvec.support.checks import file_path
 C = TypeVar("C")
 
 _seconds: ContextVar[float | None] = ContextVar("seconds that a request of twinvec may take", default=None)
-_END = "twinvec_end"  # key of httpx's extensions of a request: the time at which it must have ended
+_END = "twinvec_end"  # key among httpx's extensions of a request for the time by which its answer must be complete
 _observed: weakref.WeakSet[Any] = weakref.WeakSet()
 
-
 _PLAIN_ANSWERS = {"accept-encoding": "identity"}
-"""Header of REST requests. A Qdrant server sends a compressed answer in two packets and without TCP_NODELAY, so the
-second waits until the client has acknowledged the first: 40 ms on Linux (seen with Qdrant 1.18.3)."""
+"""Header of REST requests that asks for answers without compression.
+
+A Qdrant server sends a compressed answer in two packets and without TCP_NODELAY, so that the second packet waits until
+the client has acknowledged the first: 40 ms on Linux (seen with Qdrant 1.18.3).
+"""
 
 
 def quiet_client(kind: Callable[..., C], **options: Any) -> C:
-    """Return a client that does not warn of an unencrypted API key: twinvec sends such a key to this machine only.
+    """Return a client that does not warn of an unencrypted API key, which twinvec sends to this machine only.
 
     The client does not search every point and query for texts to encode, because twinvec's points have vectors. Over
     REST, it asks for answers without compression.
@@ -91,13 +93,14 @@ def observe(client: QdrantClient) -> None:
     remote = getattr(client, "_client", None)
     if isinstance(remote, QdrantRemote) and remote not in _observed:
         _observed.add(remote)
-        remote.openapi_client.client.add_middleware(_limited)
-        hooks = remote.openapi_client.client._client.event_hooks
-        remote.openapi_client.client._client.event_hooks = {**hooks, "response": [*hooks["response"], _end_in_time]}
+        api_client = remote.openapi_client.client
+        api_client.add_middleware(_limited)
+        hooks = api_client._client.event_hooks
+        api_client._client.event_hooks = {**hooks, "response": [*hooks["response"], _end_in_time]}
 
 
 def options_for(client: QdrantClient, method: Callable[..., Any], seconds: float, most: int | None) -> dict[str, Any]:
-    """Return the option that limits the time of a method over gRPC, to ``most`` seconds at most; {} over REST."""
+    """Return the option by which a method over gRPC takes at most ``seconds``, and at most ``most``; {} over REST."""
     remote = getattr(client, "_client", None)
     if isinstance(remote, QdrantRemote) and remote._prefer_grpc and _takes_timeout(getattr(method, "__func__", method)):
         return {"timeout": min(math.ceil(seconds), most or math.inf)}
@@ -122,14 +125,14 @@ def _limited(request: httpx.Request, send: Callable[[httpx.Request], httpx.Respo
 
 
 def _end_in_time(response: httpx.Response) -> None:
-    """Limit the time of a whole body: httpx limits each read only, and a server may send few bytes at a time."""
+    """Limit the time of a whole answer: httpx limits each read only, and a server may send few bytes at a time."""
     end = response.request.extensions.get(_END)
     if end is not None and isinstance(response.stream, httpx.SyncByteStream):
         response.stream = _Bounded(response.stream, end, response.request)
 
 
 class _Bounded(httpx.SyncByteStream):
-    """The bytes of a stream; reading raises an error after the time ``end``."""
+    """The bytes of an answer; after the time ``end``, reading them raises an error."""
 
     def __init__(self, stream: httpx.SyncByteStream, end: float, request: httpx.Request) -> None:
         self._stream, self._end, self._request = stream, end, request

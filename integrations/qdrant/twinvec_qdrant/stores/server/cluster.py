@@ -1,9 +1,9 @@
 """Cluster settings of a collection: its shards, their copies on the nodes of a cluster, and what is kept on disk.
 
 The server's configuration holds these settings, except the number of copies that a read queries, which is recorded with
-the description. A new replication factor affects new shards only. Copies of existing shards are therefore made and
-removed here, with one request for each; the cluster then transfers them while it serves. A copy can be the source of
-one transfer at a time, so further copies of a shard have to wait.
+the description. For the server, a new replication factor affects new shards only. This module therefore asks the
+cluster to make or remove each copy of an existing shard; the cluster then transfers the copies while it serves. A copy
+can be the source of one transfer at a time, so further copies of a shard have to wait.
 
 Large tenants may have shards of their own, by custom sharding with the tenant as shard key (tiered multitenancy, server
 1.16). The chunks of all other tenants, and all points without vectors, are in the shards of the key ``SHARED``. All
@@ -35,10 +35,10 @@ TENANT_SHARDS = "tenant_shards"
 """Key of the collection's metadata that records which tenants have had shards of their own from the beginning."""
 
 _ADDED = f"{TENANT_SHARDS}."
-"""Prefix of the keys that record tenants that were added later.
+"""Prefix of the metadata keys that record tenants that were added later, one key for each tenant.
 
-Each added tenant has its own key, because the server merges metadata by key: with a common list, two administrators who
-add tenants at once would overwrite each other's list.
+The server merges metadata by key. If one key held a list of tenants, two administrators who add tenants at once would
+overwrite each other's list.
 """
 
 SHARED = "twinvec-shared"
@@ -51,7 +51,7 @@ _WHOLE = (models.ReplicaState.ACTIVE, models.ReplicaState.ACTIVEREAD)
 
 @dataclass(frozen=True, slots=True)
 class TenantShards:
-    """The tenants with shards of their own; the payload field at ``path`` of a chunk names its tenant."""
+    """The tenants with shards of their own; the payload field at ``path`` names the tenant of a chunk."""
 
     path: str
     tenants: tuple[str, ...]
@@ -68,6 +68,7 @@ class TenantShards:
 
     @property
     def keys(self) -> list[str]:
+        """The shard keys of the collection."""
         return [SHARED, *self.tenants]
 
     def key_of(self, point: Point) -> str:
@@ -78,9 +79,10 @@ class TenantShards:
         return value if isinstance(value, str) and value in self.tenants else SHARED
 
     def selector(self, conditions: Conditions) -> models.ShardKeyWithFallback | None:
-        """Return the shard key of a search whose (fitted) conditions name one tenant; None for all shards.
+        """Return the shard key of a search whose (fitted) conditions name one tenant; None to search all shards.
 
-        The server decides whether the tenant has shards of its own, because it may have got them recently.
+        The tenant may have got shards of its own recently. The key therefore names both choices: the server takes the
+        tenant's shards if they exist, and else the shared ones.
         """
         for each in conditions:
             tests = each.tests if isinstance(each, Fitted) else None
@@ -90,7 +92,7 @@ class TenantShards:
 
 
 def make_keys(requests: Requests, shards: TenantShards) -> None:
-    """Make the shard keys that are missing; another process may make them at the same time."""
+    """Make the missing shard keys, which another process may make at the same time."""
     for key in shards.keys:
         if key not in _keys(requests):
             try:
@@ -105,7 +107,10 @@ def _keys(requests: Requests) -> set[Any]:
 
 
 def check_tenant_shards(requests: Requests, settings: ClusterSettings, tenant_path: str | None) -> None:
-    """Raise ``ConfigurationError`` if a new collection cannot have shards of tenants."""
+    """Raise ``ConfigurationError`` if the settings ask for shards of tenants, and the new collection cannot have them.
+
+    Such shards need a tenant key (``tenant_path``), and a server in cluster mode.
+    """
     if settings.tenant_shards is None:
         return
     if tenant_path is None:
@@ -182,10 +187,11 @@ def change(requests: Requests, info: models.CollectionInfo, wanted: ClusterSetti
 
 
 def _add_tenants(requests: Requests, now: TenantShards | None, wanted: tuple[str, ...]) -> None:
-    """Make shards for tenants that have no documents yet.
+    """Make shards for the tenants in ``wanted`` that have none; raise ``ConfigurationError`` if they have documents.
 
-    The record comes first. If the process is killed then, searches fall back to the shared shards, and the next write
-    makes the keys. With a key but no record, writes would go to the shared shards, and searches to the tenant's own.
+    The metadata record the tenants before the shard keys are made. If the process is killed in between, searches fall
+    back to the shared shards, and the next write makes the keys. In the other order, writes would go to the shared
+    shards, and searches to the tenant's own.
     """
     if now is None:
         raise ConfigurationError(
@@ -211,7 +217,7 @@ def _add_tenants(requests: Requests, now: TenantShards | None, wanted: tuple[str
 
 
 def _copy(requests: Requests, copies: int) -> None:
-    """Give each shard this number of copies, at most one on each node; log a warning about copies that have to wait."""
+    """Give each shard ``copies`` copies, at most one on each node; log a warning about copies that have to wait."""
     status = requests.ask(requests.client.cluster_status)
     if not isinstance(status, models.ClusterStatusOneOf1):  # a single node
         return
@@ -220,7 +226,7 @@ def _copy(requests: Requests, copies: int) -> None:
     for operation in operations:
         try:
             requests.call(requests.client.cluster_collection_update, operation)
-        except StoreError:  # the server refuses a repeated request whose first try it has accepted
+        except StoreError:  # the server refuses a second try if it has accepted the first
             if not _is_accepted(operation, requests.call(requests.client.collection_cluster_info)):
                 raise
     if waiting:
@@ -252,7 +258,7 @@ def _placed(info: models.CollectionClusterInfo) -> dict[int, dict[int, models.Re
 
 
 def balanced(info: models.CollectionClusterInfo, peers: list[int], copies: int) -> tuple[list[Any], int]:
-    """Return operations that give each shard ``copies`` copies on different peers; the emptiest peers are first.
+    """Return operations that give each shard ``copies`` copies on different peers; new copies go to the emptiest peers.
 
     Also return the number of copies that have to wait, because no copy of their shard is free to be a source.
     """

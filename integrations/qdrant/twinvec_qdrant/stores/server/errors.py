@@ -31,7 +31,7 @@ from twinvec_qdrant.stores.base import UnindexedError
 BUSY = frozenset({408, 429, 500, 502, 503, 504})
 """Status codes after which the same request may succeed later."""
 
-_BAD = frozenset({400, 422})
+_OVER_LIMIT = frozenset({400, 422})
 """Status codes of a request that a limit of the collection forbids."""
 
 _CODES = {
@@ -50,7 +50,7 @@ _CODES = {
 """HTTP status code for each gRPC status code; all other gRPC codes become 500."""
 
 _INSUFFICIENT = "Insufficient storage"
-"""Beginning of the sentence for a full server, for which gRPC has the code of a rate limit."""
+"""Beginning of a full server's sentence; over gRPC, its status code is that of a rate limit."""
 
 _FOREIGN = "the answer is not from Qdrant: check host, port and path (Qdrant's REST port is 6333, its gRPC port 6334)"
 _TLS_NEEDED = (
@@ -62,7 +62,7 @@ _GRPC_NEEDED = "the server does not speak gRPC at this port: name its gRPC port 
 
 _REMEDIES = {
     401: "the server does not accept the API key: check QDRANT_API_KEY, QDRANT_API_KEY_FILE or api_key",
-    403: "the API key does not permit this: it is wrong, only for reading, or only for other collections",
+    403: "the API key does not permit this request: it is wrong, only for reading, or only for other collections",
     413: "the request is too large for the server, or for a proxy in front of it",
     501: "the server is too old for this request: twinvec needs Qdrant 1.17 or later, and 1.18 or later to migrate",
 }
@@ -95,7 +95,7 @@ _NO_COLLECTION = re.compile(r"Collection \S+ (doesn't exist|not found)")
 _NO_VECTOR = "Not existing vector name"
 _LOST = re.compile(r"failed to connect to all addresses|Socket closed|Stream removed")
 _DISK_FULL = re.compile(r"No space left on device|Out of memory, free")
-_LIMITS = {
+_LIMITS = {  # the server's words for a limit -> the name of the setting
     "search batch size": "search_max_batchsize",
     "upsert limit": "upsert_max_batchsize",
     "update limit": "upsert_max_batchsize",
@@ -125,12 +125,12 @@ _UNINDEXED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request that the server answered with an error.
+    """A server's answer that refuses a request.
 
     Attributes:
         status: HTTP status code.
         sentence: The server's own sentence; "" if the answer has none.
-        pause: Seconds that the server asks to wait before the next try; 0 for none.
+        pause: Seconds that the server asks to wait before the next try; 0 or less for no pause.
         foreign: Whether something other than Qdrant gave the answer.
     """
 
@@ -141,7 +141,7 @@ class Refusal:
 
     @property
     def too_large(self) -> bool:
-        """Whether the request alone costs more than a rate limit permits in a minute."""
+        """Whether this one request costs more than a rate limit permits in a whole minute."""
         return self.status == 429 and _TOO_LARGE in self.sentence
 
 
@@ -173,7 +173,7 @@ def _grpc_status(error: Any) -> int:
 
 
 def _lost(error: BaseException | None) -> bool:
-    """Return whether gRPC itself reports that it has no connection; the status is then not the server's."""
+    """Return whether gRPC itself, and not the server, reports that there is no connection."""
     return isinstance(error, grpc.RpcError) and _LOST.match(_details(error)) is not None
 
 
@@ -205,12 +205,12 @@ def store_error(error: Exception, location: str, what: str) -> StoreError:
     """Return twinvec's error for an error of the client, raised by a request to the server at ``location``.
 
     ``what`` names the request. The result is a ``StoreUnavailableError`` if the same request may succeed later, a
-    ``StoreLimitError`` if a limit of the server forbids it (``StoreFullError`` for a limit of what is stored), a
+    ``StoreLimitError`` if a limit of the server forbids the request (``StoreFullError`` if no room is left), a
     ``CollectionNotFoundError`` if the collection was dropped after it was opened, else a ``StoreError``.
     """
     if (words := _protocol_words(error)) is not None:
         return StoreUnavailableError(f"{location}: no answer: {words}")
-    if _lost(error):
+    if _lost(error) or isinstance(error, TimeoutError):
         return StoreUnavailableError(f"{location}: no answer: {reason(error)}")
     answered = refusal(error)
     if answered is not None:
@@ -221,8 +221,6 @@ def store_error(error: Exception, location: str, what: str) -> StoreError:
         return StoreUnavailableError(f"{location}: no answer: {reason(error)}")
     if isinstance(error, JSONDecodeError) or (isinstance(error, AssertionError) and "returned None" in str(error)):
         return StoreError(f"{location}: {_FOREIGN}")
-    if isinstance(error, TimeoutError):
-        return StoreUnavailableError(f"{location}: no answer: {reason(error)}")
     if isinstance(error, NotYetAppliedError):
         return StoreUnavailableError(f"{location}: too busy: {error}")
     return StoreError(f"{location}: {what} failed: {error}")  # the client's local mode raises exceptions of many kinds
@@ -276,10 +274,10 @@ def _full_words(answered: Refusal) -> str | None:
     """Return an error text if the server or the collection has no room left, else None."""
     if answered.status == 507 or _EXHAUSTED.search(answered.sentence):
         return f"{_NO_ROOM}: remove documents, or raise the server's limit"
-    for pattern, most in _FULL if answered.status in _BAD else ():
+    for pattern, limit in _FULL if answered.status in _OVER_LIMIT else ():
         if found := pattern.search(answered.sentence):
-            room = most.format(**found.groupdict())
-            return f"the collection is full: the limit is {room}. Remove documents, or raise the limit"
+            most = limit.format(**found.groupdict())
+            return f"the collection is full: the limit is {most}. Remove documents, or raise the limit"
     return None
 
 
@@ -289,7 +287,7 @@ def _limit_words(answered: Refusal) -> str | None:
     if answered.too_large:
         kind = "write_rate_limit" if "Write" in sentence else "read_rate_limit"
         return f"one request needs more operations than the server permits in a minute ({kind})"
-    for pattern, limit in _REFUSED_LIMITS if answered.status in _BAD else ():
+    for pattern, limit in _REFUSED_LIMITS if answered.status in _OVER_LIMIT else ():
         if found := pattern.search(sentence):
             name = limit or _LIMITS.get(found["name"], found["name"])
             return f"the request exceeds the server's limit {name}"
@@ -344,7 +342,10 @@ def _pause_words(seconds: float) -> str:
 
 
 def _protocol_words(error: BaseException | None) -> str | None:
-    """Return the remedy if the two sides speak different protocols (TLS, REST, gRPC), or the certificate is refused."""
+    """Return an error text if the two sides speak different protocols (TLS, REST, gRPC), or the certificate is refused.
+
+    Return None for any other error.
+    """
     said = f"{getattr(error, 'source', error)}"
     if isinstance(error, grpc.RpcError):
         said = _details(error)
@@ -352,8 +353,8 @@ def _protocol_words(error: BaseException | None) -> str | None:
             return _GRPC_NEEDED
     elif not isinstance(error, ResponseHandlingException):
         return None
-    # "illegal request line" without a line: the answer begins with a control byte, as alerts of TLS and HTTP/2 do;
-    # \x15\x03 begins an alert of TLS
+    # "illegal request line" without a line says that the answer begins with a control byte, as alerts of TLS and HTTP/2
+    # do; \x15\x03 begins an alert of TLS
     if "illegal request line" in said or ("illegal status line" in said and r"\x15\x03" in said):
         return _TLS_NEEDED
     if "CERTIFICATE_VERIFY_FAILED" in said:
@@ -364,12 +365,12 @@ def _protocol_words(error: BaseException | None) -> str | None:
 
 
 def unsendable(error: BaseException | None) -> bool:
-    """Return whether a header holds characters that HTTP forbids; the error then quotes that header."""
+    """Return whether a header of the request has characters that HTTP forbids; the error then quotes this header."""
     return isinstance(getattr(error, "source", error), httpx.LocalProtocolError)
 
 
 def reason(error: BaseException | None) -> str:
-    """Describe the failure in a few words that never contain a key."""
+    """Describe the failure in a few words that never contain an API key."""
     if _lost(error):
         return _details(error)
     answered = refusal(error)

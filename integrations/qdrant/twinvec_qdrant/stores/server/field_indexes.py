@@ -1,8 +1,8 @@
 """Payload indexes of a server's collection, on disk; the system caches what searches use.
 
-``_types`` has the indexes that this process knows. Another process may change them at any time: it adds indexes for
-new keys, and replaces an index that would hide values from a range. The indexes are therefore read again before a
-search that an outdated index would answer wrongly.
+``_types`` has the indexes that this process knows. Another process may change the indexes at any time: it adds indexes
+of new keys, and replaces an index that would hide values from a range. This process therefore reads the list of indexes
+again before a search that would be wrong if an index had changed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class FieldIndexes(Backend):
             self._types = {key: value for key, value in self._types.items() if key != path}
 
     def _fitted(self, *many: Conditions) -> Steps[list[tuple[StoreCondition, ...]]]:
-        """Return each list of conditions adapted to the indexes; read the indexes again if necessary.
+        """Return each list of conditions adapted to the indexes; first read the list of indexes again if necessary.
 
         Raise ``FilterError`` if conditions search words at a path without a text index: servers up to 1.19 would search
         for the whole text as a substring, and distinguish upper and lower case.
@@ -82,7 +82,7 @@ class FieldIndexes(Backend):
         return list(map(self._as_served, many))
 
     def _fitted_queries(self, queries: Sequence[Query]) -> Steps[list[Query]]:
-        """Return the searches, each with its conditions as ``_fitted`` returns them."""
+        """Return the queries with their conditions adapted to the indexes, as by ``_fitted``."""
         conditions = yield from self._fitted(*(query.conditions for query in queries))
         return [replace(query, conditions=fitted) for query, fitted in zip(queries, conditions, strict=True)]
 
@@ -100,7 +100,7 @@ class FieldIndexes(Backend):
         return fitted(conditions, self._types)
 
     def _unserved(self, conditions: Conditions) -> Iterator[HasText]:
-        """Yield the ``HasText`` tests of the conditions for which the server has no text index."""
+        """Yield the conditions' ``HasText`` tests for which the server has no text index that can answer them."""
         for test in () if self._local else field_tests_of(conditions):
             if isinstance(test, HasText) and (
                 self._types.get(test.path) != "text" or (test.phrase and test.path not in self._phrases)

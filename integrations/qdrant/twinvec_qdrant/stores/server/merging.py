@@ -1,11 +1,11 @@
 """Merging: awaited requests of one kind that wait at the same time become one request.
 
-A few requests run at once, so that a single search waits for no other. Further requests wait, and are sent together as
-soon as one ends, so that many searches at once take few requests.
+A few requests run at once, so that a single search does not wait for another. Further requests wait, and are sent
+together when a running request ends, so that many searches at once take few requests.
 
 If the server refuses a merged request, its parts are sent again one by one, because some of them may be permitted. If a
-merged request gets no answer, its callers and all callers behind them get the error at once, so that nobody waits
-longer than for one request.
+merged request gets no answer, its callers and all waiting callers get the error at once, so that nobody waits longer
+than for one request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from twinvec.errors import StoreUnavailableError
 
-_UNDER_WAY = 8
+_UNDER_WAY = 8  # requests that run at once
 _MOST = 128  # searches, or points, of a merged request
 
 
@@ -40,7 +40,10 @@ class Lane:
         self._workers: set[asyncio.Task[None]] = set()
 
     async def __call__(self, items: Sequence[Any]) -> Any:
-        """Return the answer for these items, perhaps from a merged request; raise the error of their own request."""
+        """Return the answer for these items, which may be part of a merged request's answer; raise its error.
+
+        If a merged request is refused, the error is that of a request for these items alone.
+        """
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((items, answer))
         if len(self._workers) < _UNDER_WAY:
@@ -94,7 +97,7 @@ def points_of(items: Sequence[Any], start: int, whole: Sequence[Any]) -> Any:
 
 
 def _copied(error: StoreUnavailableError) -> StoreUnavailableError:
-    """Return a copy of the error for another caller, because an error holds the traceback of its caller."""
+    """Return a copy of the error, because each caller adds its own traceback to the error that it gets."""
     same = copy(error)
     same.__cause__ = error.__cause__
     return same

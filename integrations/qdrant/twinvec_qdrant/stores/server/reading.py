@@ -31,7 +31,7 @@ from twinvec_qdrant.stores.server.limits.permitted import Limits
 from twinvec_qdrant.stores.server.values import client_filter, wire_id
 from twinvec_qdrant.stores.steps import Steps
 
-_COUNTED = 10_000
+_IDS_PAGE = 10_000
 """Largest number of points in one request that returns ids only."""
 
 _Page = tuple[list[Any], Any]
@@ -77,7 +77,7 @@ class Reading(KnownCollection):
         counted = self.run(self._within(count))
         if counted is not None:
             return counted
-        return len({point.id for points in self._scroll(wanted, [], _COUNTED) for point in points})
+        return len({point.id for points in self._scroll(wanted, [], _IDS_PAGE) for point in points})
 
     def _points(self, ids: Sequence[str], fields: Sequence[str] | None, vector: str | None) -> Steps[dict[str, Point]]:
         records = yield from self._by_id(ids, PAGE, payload_selector(fields), vector)
@@ -100,9 +100,9 @@ class Reading(KnownCollection):
     ) -> list[Iterator[Point]]:
         """Return iterators over the points, each in the order of ids; several of them may yield the same point.
 
-        Points with a vector named in ``lacking`` are left out. While a server optimizes, its filters may say of a point
-        that it lacks a vector that it has (seen with Qdrant 1.18.3), so the vector is asked for as well. It refuses a
-        request for a vector that the collection does not have, or not yet; then all points lack the vector.
+        Points with a vector named in ``lacking`` are left out. While a server optimizes, a filter for points without a
+        vector may also find points that have it (seen with Qdrant 1.18.3), so these vectors are read as well. If the
+        server refuses that, the collection has no such vector yet, and all points lack it.
         """
 
         def page(limits: Limits, part: models.Filter | None, start: Any) -> Steps[_Page]:
@@ -143,10 +143,10 @@ class Reading(KnownCollection):
 
 
 def _lacking(conditions: Conditions) -> list[str]:
-    """Return the names of the vectors that points must lack to meet the conditions."""
+    """Return the names of the vectors that points must lack, by the conditions."""
     return [condition.name for condition in conditions if isinstance(condition, LacksVector)]
 
 
 def _place(point: Point) -> tuple[int, str]:
-    """Return the key by which a server sorts points: integer ids come first."""
+    """Return the sort key that orders points as a server does: integer ids come before UUIDs."""
     return (int(point.id), "") if point.id.isdecimal() else (2**64, point.id)

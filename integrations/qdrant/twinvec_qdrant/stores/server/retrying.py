@@ -1,8 +1,8 @@
 """Requests to a server about one collection, with retries of temporary failures and with twinvec's errors.
 
 ``wait_seconds`` is the longest time without an answer: all tries of a request and the pauses between them end within
-it. One try of a read may take half of it, which leaves time for a second try; one try of a write may take all of it. A
-refusal that names a pause is an answer: the try after the pause may take as long as the first.
+this time. One try of a read may take half of the time, which leaves room for a second try; one try of a write may take
+all of it. A refusal that names a pause is an answer: the try after the pause may take as long as the first try.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 from qdrant_client.local.qdrant_local import QdrantLocal
 
-from twinvec.errors import TwinvecError
+from twinvec.errors import StoreError, TwinvecError
 from twinvec_qdrant.stores.base import closed_error
 from twinvec_qdrant.stores.server.clients import observe, options_for, time_limit
 from twinvec_qdrant.stores.server.errors import (
@@ -76,11 +76,11 @@ class Requests:
         return self._sent(method, (self.name, *args), options, refill_seconds)
 
     def ask(self, method: Callable[..., T]) -> T:
-        """Call a client method that concerns no collection; raise as ``call`` does."""
+        """Call a client method that is not about a collection; errors are those of ``call``."""
         return self._sent(method, (), {}, 0.0)
 
     def end(self) -> None:
-        """Make every later request raise an error, and every later try of a running request."""
+        """End the requests: from now on, a new request, and a new try of a running request, raise ``StoreError``."""
         self._closed = True
 
     def check_open(self) -> None:
@@ -88,25 +88,21 @@ class Requests:
         if self._closed:
             raise closed_error(self.location)
 
-    def too_old(self, least: tuple[int, int], what: str) -> str | None:
-        """Return an error text if ``what`` needs the version ``least`` and the server has an older one, else None.
-
-        An unknown version counts as new enough.
-        """
+    def check_version(self, least: tuple[int, int], what: str) -> None:
+        """Raise ``StoreError`` if the server says that its version is below ``least``, which ``what`` needs."""
         if is_local(self.client):
-            return None
+            return
         try:
             with self._turn, time_limit(longest_try("info", self.wait_seconds)):
                 major, minor = map(int, self.client.info().version.split(".")[:2])
         except Exception as error:
             logger.debug("%s: the server does not say its version: %s", self.location, reason(error))
-            return None
-        if (major, minor) >= least:
-            return None
-        return (
-            f"the server has version {major}.{minor}, and {what} needs {least[0]}.{least[1]} or later: "
-            "update the server"
-        )
+            return
+        if (major, minor) < least:
+            raise StoreError(
+                f"{self.location}: the server has version {major}.{minor}, and {what} needs {least[0]}.{least[1]} or "
+                "later: update the server"
+            )
 
     def _sent(
         self, method: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any], refill_seconds: float
@@ -126,7 +122,7 @@ class Requests:
     def errors(self, what: str) -> Iterator[None]:
         """Raise an error of the request ``what`` as twinvec's error; see ``errors.store_error``.
 
-        An error for which ``unsendable`` is true must not become the cause: it quotes a header, perhaps the API key.
+        The client's error becomes the cause, except an ``unsendable`` one: it quotes a header, perhaps the API key.
         """
         try:
             yield
@@ -176,11 +172,11 @@ class Tries:
         }
 
     def _pause(self, state: tenacity.RetryCallState) -> float:
-        """Return the seconds before the next try; the server may ask for long pauses.
+        """Return the seconds before the next try, at least as many as the server asks for.
 
-        After ``refill_seconds``, the server's rate limit has room for the whole request. A shorter pause may not help:
-        the first parts of a request use up the budget, and the server refuses a later part. If too little time is left,
-        the pause is the one that the server names.
+        Under a rate limit, the pause lasts until the limit has room for the whole request (``refill_seconds``). After a
+        shorter pause, the first parts of the request may use up the budget, so that the server refuses a later part. If
+        too little time is left, the pause is the one that the server names.
         """
         error = _error_of(state)
         requested = requested_pause(error)

@@ -1,13 +1,13 @@
-"""Searches of a server's collection; the first request of a search asks for the candidates of all stages with scores.
+"""Searches of a server's collection: if possible, one batch finds the candidates of all stages, with all scores.
 
-For each search and stage, this batch holds the stage's own query. If a search has two stages, the batch also holds a
-query of each stage over the candidates of the other: a prefetch finds them, and the stage's vector scores them without
-the index. The batch also reads the point ``notice`` and looks for watched points (``Along.watched``). If the server
-does not permit all this in one batch, nothing is watched, and a second request does the rest: it asks for missing
-scores by id, and reads the points that the search will probably need.
+For each search and stage, the batch has the stage's own query. If a search has two stages, the batch also has a query
+of each stage over the candidates of the other stage: a prefetch finds these candidates, and the stage's vector scores
+them without the index. The batch also reads the point ``notice`` and looks for watched points (``Along.watched``). If
+the server does not permit all this in one batch, nothing is watched, and a second request does the rest: it asks for
+missing scores by id, and reads the points that the search will probably need.
 
-The server answers the parts of a batch in parallel, in any order. If it finds no watched point, there was none at some
-moment after the batch was sent; this may not be the moment in which the candidates were found.
+The server answers the parts of a batch in parallel, in any order. If it finds no watched point, no such point existed
+at some moment after the batch was sent; this may be another moment than that in which the candidates were found.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _Requests = Sequence[models.QueryRequest]
 
 @dataclass(frozen=True, slots=True)
 class _Crossing:
-    """The requests by which one stage of a search scores the candidates that the stage ``other`` finds.
+    """The requests by which one stage of a search (at ``row``) scores the candidates that the stage ``other`` finds.
 
-    If they find fewer than ``most`` points, all other candidates of ``other`` have the score 0.
+    If the requests find fewer than ``most`` points, the other candidates have the score 0 in this stage.
     """
 
     row: int
@@ -56,7 +56,7 @@ class _Crossing:
     def add(self, found: Found, answers: Sequence[Sequence[models.ScoredPoint]]) -> bool:
         """Add the scores of the other stage's candidates; return whether every missing score is 0."""
         scores = {str(each.id): each.score for answer in answers for each in answer}
-        # keeps the order of the other stage, in which a request by id would give the scores
+        # keeps the order of the other stage, which a request by id would have, too
         found[self.stage] |= {
             key: Scored(key, scores[key], point.payload)
             for key, point in found[self.other].items()
@@ -106,7 +106,7 @@ class Searching(Reading):
         return [looking([along.watched]), *chain(*self._requested(along.best, limits))]
 
     def _requested(self, queries: Sequence[Query], limits: Limits) -> list[_Requests]:
-        """Return the requests that answer each query."""
+        """Return, for each query, the requests that together answer it."""
         if not limits.exact and any(map(needs_exact, queries)):
             raise StoreLimitError(
                 f"{self.location}: the server permits no exact search (search_allow_exact): search without exact"
@@ -119,7 +119,7 @@ class Searching(Reading):
         return asked
 
     def _answers(self, requests: _Requests, limits: Limits) -> Steps[list[Any]]:
-        """Return the points that each request finds, and the points that are missing between two pages."""
+        """Return the points that each request finds, with the points that are missing between two of its pages."""
         answers = yield from self._sent(requests, limits)
         left = list(gaps(requests, answers))
         while left:
@@ -175,7 +175,7 @@ class Searching(Reading):
         along: Along | None,
         limits: Limits,
     ) -> Steps[dict[str, Any]]:
-        """Ask for missing scores, read the ``unknown`` points and the points ``along``, and return the points by id."""
+        """Ask for missing scores, read the ``unknown`` points and those of ``along``, and return these points by id."""
         missing = lacking(searches, candidates, complete)
         if not missing and not unknown:
             return {}
@@ -215,7 +215,7 @@ def _crossings(
 def _first(
     noticing: _Requests, watching: _Requests, own: Sequence[_Requests], crossed: Sequence[_Requests], limits: Limits
 ) -> tuple[_Requests, _Requests, Sequence[_Requests]]:
-    """Return the requests that the first batch has besides ``own``: as many as the server permits in one batch."""
+    """Return the requests that join ``own`` in the first batch: as many kinds as the server permits in one batch."""
     if not all(crossed):
         crossed = ()
     choices: list[tuple[_Requests, _Requests, Sequence[_Requests]]] = [

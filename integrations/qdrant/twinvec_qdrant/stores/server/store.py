@@ -29,7 +29,7 @@ By default, these pauses grow to two minutes. In a pause, every request fails, e
 
 
 class ServerStore(Store):
-    """The collection ``name`` of a server, or the server itself for ""; ``close`` closes the client if ``owned``."""
+    """The collection ``name`` of a server, or the whole server for ""; ``close`` closes the client if ``owned``."""
 
     def __init__(
         self,
@@ -119,9 +119,9 @@ def connect(
     async_client: AsyncQdrantClient | None = None,
     grpc_port: int | None = None,
 ) -> ServerStore:
-    """Return the server's collection, reached over REST or over gRPC at ``grpc_port``.
+    """Return the collection ``name`` of the server at ``url``, over REST, or over gRPC if ``grpc_port`` is set.
 
-    Raise ``ConfigurationError`` if the url is malformed, or a key would be sent unencrypted.
+    Raise ``ConfigurationError`` if the url is malformed, or an API key would be sent unencrypted to another machine.
     """
     key = _sendable(api_key)
     if not is_server_address(url):
@@ -148,10 +148,10 @@ def connect(
 
 
 def connect_as(async_client: AsyncQdrantClient, name: str, wait_seconds: float) -> ServerStore:
-    """Return the collection of the server to which an async client of the caller is connected."""
+    """Return the collection ``name`` of the server that an async client of the caller is connected to."""
     if is_local(async_client):
         raise ConfigurationError(
-            "async_client is in local mode: give the QdrantClient that holds the data, too (client=)"
+            "async_client is in local mode: also give the QdrantClient that holds the data (client=)"
         )
     client = quiet_client(QdrantClient, **{**async_client.init_options, "check_compatibility": False})
     return _connected(name, client, wait_seconds, async_client)
@@ -160,7 +160,7 @@ def connect_as(async_client: AsyncQdrantClient, name: str, wait_seconds: float) 
 def _connected(
     name: str, client: QdrantClient, wait_seconds: float, async_client: AsyncQdrantClient | None
 ) -> ServerStore:
-    """Return the collection of the server to which a new client is connected."""
+    """Return the collection ``name`` of the server that a new ``client`` is connected to."""
     location = str(getattr(client._client, "rest_uri", "")).rstrip("/")  # the client's address contains no password
     return ServerStore(name, client, location, owned=True, wait_seconds=wait_seconds, async_client=async_client)
 

@@ -51,7 +51,16 @@ class DenseShape:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The structure of any Qdrant collection; ``by_shard_key`` says whether writers choose the shards."""
+    """The structure of any Qdrant collection.
+
+    Attributes:
+        dense: The dense vectors by name.
+        sparse: Names of the sparse vectors.
+        metadata: The metadata of the collection.
+        by_shard_key: Whether writers choose the shards.
+        quantizations: The quantisation of each dense vector that has one.
+        edges: ``m`` and ``ef_construct`` of the graph.
+    """
 
     dense: Mapping[str, DenseShape]
     sparse: frozenset[str]
@@ -61,7 +70,7 @@ class Shape:
     edges: tuple[int, int]
 
     def index(self, vector: str) -> IndexSettings:
-        """Return the index settings of a vector, or the defaults if ``IndexSettings`` does not permit them."""
+        """Return the index settings of a vector; default edges if ``IndexSettings`` does not permit the server's."""
         copies = self.quantizations.get(vector, "none")
         try:
             return IndexSettings(copies, *self.edges)
@@ -73,10 +82,10 @@ class Structure(KnownCollection):
     """The methods of a server's backend that read and change the structure of the collection."""
 
     _prepared = False  # whether twinvec's own payload fields have indexes
-    _keyed: cluster.TenantShards | None = None  # the tenants whose shard keys are made
+    _keyed: cluster.TenantShards | None = None  # the tenants whose shard keys have been made
 
     def shape(self) -> Shape:
-        """Return the structure of the collection; the backend also updates its limits, indexes and shards."""
+        """Ask the server for the structure of the collection."""
         config = self._info().config
         dense = named_vectors(config.params)
         copies = {name: _QUANTIZATIONS.get(type(each.quantization_config)) for name, each in dense.items()}
@@ -115,7 +124,7 @@ class Structure(KnownCollection):
         self._wait_for_vector(name, [1.0] * dim)
 
     def _add_states(self, name: str, states_dim: int) -> None:
-        """Make room for the token states of the model with the vector ``name``; each has ``states_dim`` numbers."""
+        """Add the token states that belong to the dense vector ``name``; each state has ``states_dim`` numbers."""
         states = client_states(states_dim)
         kept = models.DenseVectorConfig(
             size=states.size,
@@ -129,10 +138,10 @@ class Structure(KnownCollection):
             self.requests.call(self._client.update_collection, vectors_config={states_name(name): placed})
 
     def _wait_for_vector(self, name: str, query: list[float] | models.SparseVector) -> None:
-        """Wait until searches can name a vector that was made; then they can name those that were made before, too.
+        """Wait until searches can name a new vector, and so all vectors that were made before it.
 
-        A server answers before it has made room for a vector, and a segment that it is optimizing gets the vector only
-        afterwards. Until then, it refuses searches and reads that name the vector (seen with Qdrant 1.18.3).
+        A server answers before it has made room for a vector in every segment; a segment that it is optimizing gets the
+        vector later. Until then, the server refuses searches and reads that name the vector (seen with Qdrant 1.18.3).
         """
         if self._local:
             return
@@ -167,7 +176,7 @@ class Structure(KnownCollection):
             self.requests.call(self._client.update_collection, hnsw_config=models.HnswConfigDiff(m=0))
 
     def build_index(self, settings: IndexSettings, *, force: bool = False) -> bool:
-        """Send the settings to the server if its own differ; it then builds the index and still serves searches."""
+        """Send the settings to the server if its settings differ; the server then builds the index while it serves."""
         del force  # the server decides when to build
         if self._local:
             return False
@@ -189,15 +198,12 @@ class Structure(KnownCollection):
 
     def check_version(self) -> None:
         """Raise ``StoreError`` if the server says that its version is below ``LEAST_VERSION``."""
-        if (reason := self.requests.too_old(LEAST_VERSION, "twinvec")) is not None:
-            raise StoreError(f"{self.location}: {reason}")
+        self.requests.check_version(LEAST_VERSION, "twinvec")
 
     def check_quantization(self, settings: IndexSettings) -> None:
         """Raise ``StoreError`` if the server says that its version is too old for the quantisation."""
         if settings.quantization == "turbo":
-            reason = self.requests.too_old(TURBO_VERSION, '"turbo" quantisation')
-            if reason is not None:
-                raise StoreError(f"{self.location}: {reason}")
+            self.requests.check_version(TURBO_VERSION, '"turbo" quantisation')
 
     def indexed(self, chunks: int) -> int:
         info = self._info()
@@ -216,7 +222,7 @@ class Structure(KnownCollection):
     def _prepare(self) -> None:
         """Before the first write, make the shard keys and the indexes that the collection lacks.
 
-        Log a warning if the server refuses. Raise as ``check_version``.
+        If the server refuses, log a warning. Raise ``StoreError`` if the server is too old.
         """
         if self._local or (self._prepared and self._keyed == self._tenants):
             return
@@ -249,17 +255,18 @@ class Structure(KnownCollection):
     def _create_vector(
         self, name: str, config: models.DenseVectorNameConfig | models.SparseVectorNameConfig, what: str = "a migration"
     ) -> None:
-        """Make room for a vector, unless the collection has it: asked again, a server optimizes all points again."""
+        """Add a named vector to the collection, if it is missing; ``what`` names the purpose in the error.
+
+        The request is not repeated for an existing vector, because the server would optimize all points again.
+        """
         params = self._info().config.params
         if name in named_vectors(params) or name in (params.sparse_vectors or {}):
             return
         try:
             self.requests.call(self._client.create_vector_name, name, config)
-        except StoreError as error:
-            reason = self.requests.too_old(MIGRATING_VERSION, what)
-            if reason is None:
-                raise
-            raise StoreError(f"{self.location}: {reason}") from error
+        except StoreError:
+            self.requests.check_version(MIGRATING_VERSION, what)
+            raise
 
 
 def _has_no_graph(vector: models.VectorParams) -> bool:
@@ -275,10 +282,10 @@ def named_vectors(params: models.CollectionParams) -> Mapping[str, models.Vector
 
 
 def _least_indexed(config: models.CollectionConfig) -> int:
-    """Return how many dense vectors an index of the server has at least; 0 if the points have lists of vectors.
+    """Return the smallest number of dense vectors that an index of the server has; 0 for lists of vectors.
 
-    The server indexes the segments whose vectors need ``indexing_threshold`` kB. It also does so for sparse vectors,
-    which are smaller, except those of very long texts.
+    The server indexes a segment if its vectors need ``indexing_threshold`` kB. The threshold also holds for sparse
+    vectors, which are smaller unless the texts are very long.
     """
     dense = named_vectors(config.params).values()
     if any(each.multivector_config is not None for each in dense):

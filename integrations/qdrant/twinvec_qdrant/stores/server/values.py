@@ -1,6 +1,6 @@
-"""Points, searches and conditions as objects of Qdrant's client.
+"""Points, vectors and conditions as objects of Qdrant's client.
 
-Numbers of dense vectors are sent with as few digits as identify them, to save bytes of JSON.
+To save bytes of JSON, each number of a dense vector is sent with only as many digits as identify it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _POWERS = 10.0 ** np.arange(23)  # powers that float64 represents exactly
 def client_points(
     points: Sequence[Point], filler: Mapping[str, Any] = MappingProxyType({})
 ) -> list[models.PointStruct]:
-    """Return points to write, without the client's check of every number and every value.
+    """Return points in the client's form; the client does not check every number and every value of them.
 
     ``filler`` is added to the payload of points without vectors.
     """
@@ -41,7 +41,7 @@ def client_points(
 
 
 def client_vectors(points: Sequence[Point]) -> list[dict[str, Any]]:
-    """Return the vectors of each point to write, by name."""
+    """Return the vectors of each point in the client's form, by name."""
     dense = iter(numbers([point.dense for point in points if point.dense is not None]))
     of_points = []
     for point in points:
@@ -57,9 +57,9 @@ def client_vectors(points: Sequence[Point]) -> list[dict[str, Any]]:
 
 
 def numbers(vectors: Sequence[FloatArray]) -> list[list[float]]:
-    """Return the numbers of each vector (shape (n,), float32) with few digits, equal after rounding to float32.
+    """Return the numbers of each vector (shape (n,), float32) with few digits, without a change of the float32 values.
 
-    JSON would have all digits of a float64, and a server reads the same float32 from both.
+    Without this, JSON would have all digits of a float64. A server reads the same float32 from both forms.
     """
     if not vectors:
         return []
@@ -87,13 +87,13 @@ def conditional_update(record: models.PointStruct, revision: str, shard_key: str
 
 
 def fields_update(point: Point) -> models.SetPayloadOperation:
-    """Return an update that sets the payload fields of a stored point, without the client's check of every value."""
+    """Return an update that sets payload fields of a stored point; the client does not check every value."""
     change = models.SetPayload.model_construct(payload=dict(point.payload), points=[wire_id(point.id)])
     return models.SetPayloadOperation.model_construct(set_payload=change)
 
 
 def client_sparse(vector: SparseVector) -> models.SparseVector:
-    """Return a sparse vector, without the client's check of every number."""
+    """Return a sparse vector in the client's form; the client does not check every number."""
     return models.SparseVector.model_construct(indices=vector[0].tolist(), values=vector[1].tolist())
 
 
@@ -110,7 +110,7 @@ def client_states(dim: int) -> models.VectorParams:
 
 
 def client_quantization(settings: IndexSettings) -> models.QuantizationConfig | None:
-    """Return the format of the small copies of vectors; None for no quantisation."""
+    """Return the client's settings for quantised copies of vectors; None for no quantisation."""
     if settings.quantization == "int8":
         int8 = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, quantile=0.99, always_ram=True)
         return models.ScalarQuantization(scalar=int8)
@@ -151,9 +151,9 @@ def _condition(test: tests.PointTest) -> models.Condition:
 def _dates(bounds: Iterable[tuple[str, datetime]]) -> models.DatetimeRange:
     """Return a range that compares dates in whole microseconds.
 
-    Without an index of dates, a server also compares the digits after these, so that a date may be after a bound that
-    it equals. The first moment after the bound's microsecond is therefore the bound instead. Only a bound in the last
-    microsecond of a minute stays, because a leap second may lie between these two.
+    Without an index of dates, a server also compares the digits after the microseconds, so that a date may come after a
+    bound that it equals. Each such bound is therefore replaced by the next microsecond. Only a bound in the last
+    microsecond of a minute stays, because a leap second may come before the next microsecond.
     """
     sent: dict[str, datetime] = {}
     for name, moment in bounds:

@@ -1,6 +1,7 @@
 """Writing, changing and deleting points of a server's collection; every call waits until the server has applied it.
 
-Points are written in two streams of requests: while the server works on one, the client prepares the other.
+Points are written in two streams of requests: while the server works on a request of one stream, the client prepares a
+request of the other stream.
 """
 
 from __future__ import annotations
@@ -38,7 +39,6 @@ Item = TypeVar("Item")
 STREAM_POINTS = 256
 """Largest number of points in one write of a stream; a small number gives both streams work."""
 
-
 _Batch = tuple[str | None, Sequence[Point]]
 """The shard key of one write, and its points."""
 
@@ -54,13 +54,13 @@ class Writing(Structure, Reading):
                 key, some = batch
                 self._write(limits, self._client.upsert, client_points(some, self._filler), **_routed(key))
 
-            of_keys = self._by_key(points, None if self._tenants is None else self._tenants.key_of)
+            of_keys = _by_key(points, None if self._tenants is None else self._tenants.key_of)
             in_streams(send, _in_batches(of_keys, limits.written(STREAM_POINTS)), self._streams(limits))
 
         self._written(upsert)
 
     def _streams(self, limits: Limits) -> int:
-        """Return how many streams write: one if a rate limit would make the second wait for the first."""
+        """Return how many streams write: two, but one in local mode, or if both would wait for a rate limit."""
         return 1 if self._local or limits.writes is not None else 2
 
     def commit(self, records: Sequence[Point], expected: Sequence[str | None]) -> None:
@@ -107,7 +107,7 @@ class Writing(Structure, Reading):
 
     def _update(self, points: Sequence[Point]) -> None:
         """Replace the stored vectors by the vectors in these points."""
-        of_keys = self._by_key(points, None if self._tenants is None else self._stored_keys(points))
+        of_keys = _by_key(points, None if self._tenants is None else self._stored_keys(points))
 
         def update(limits: Limits) -> None:
             for key, batch in _in_batches(of_keys, limits.written(BATCH_POINTS)):
@@ -120,19 +120,10 @@ class Writing(Structure, Reading):
         self._written(update)
 
     def _stored_keys(self, points: Sequence[Point]) -> Callable[[Point], str]:
-        """Return a function that gives the shard key of a stored point, as the server reports it."""
+        """Return a function that returns the shard key at which the server has stored a point."""
         found = self.run(self._by_id([point.id for point in points], PAGE, [], None))
         keys = {str(record.id): str(record.shard_key) for record in found}
         return lambda point: keys.get(point.id, cluster.SHARED)
-
-    def _by_key(
-        self, points: Sequence[Point], key_of: Callable[[Point], str] | None
-    ) -> Mapping[str | None, list[Point]]:
-        """Return the points by shard key, in order; all of them under None if ``key_of`` is None."""
-        of_keys: dict[str | None, list[Point]] = {}
-        for point in points:
-            of_keys.setdefault(None if key_of is None else key_of(point), []).append(point)
-        return of_keys
 
     def delete(self, ids: Sequence[str], revisions: Collection[str] | None = None) -> None:
         self._prepare()
@@ -156,9 +147,9 @@ class Writing(Structure, Reading):
     def _ordering(self) -> dict[str, Any]:
         """Return the option that makes all copies of a shard apply the writes of all writers in the same order.
 
-        Every copy decides by itself whether the condition of a write holds. Without an order, the copies could decide
-        differently, so that each of two racing writers wins at one copy. With this option, one copy of the shard
-        receives all writes and sends them on; if it is away, another copy takes its place.
+        Every copy decides by itself whether the condition of a write holds. If the order differed, each of two racing
+        writers could win at one copy. With this option, one copy of the shard receives all writes and sends them on; if
+        that copy is down, another one takes its place.
         """
         return {"ordering": models.WriteOrdering.MEDIUM} if self._copies > 1 else {}
 
@@ -168,12 +159,20 @@ def _routed(key: str | list[str] | None) -> dict[str, Any]:
     return {} if key is None else {"shard_key_selector": key}
 
 
+def _by_key(points: Sequence[Point], key_of: Callable[[Point], str] | None) -> Mapping[str | None, list[Point]]:
+    """Return the points by shard key, in order; if ``key_of`` is None, all points have the key None."""
+    of_keys: dict[str | None, list[Point]] = {}
+    for point in points:
+        of_keys.setdefault(None if key_of is None else key_of(point), []).append(point)
+    return of_keys
+
+
 def _in_batches(of_keys: Mapping[str | None, Sequence[Point]], most: int) -> Iterator[_Batch]:
     return ((key, batch) for key, points in of_keys.items() for batch in in_batches(points, most))
 
 
 def in_streams(send: Callable[[Item], object], items: Iterable[Item], streams: int = 2) -> None:
-    """Call ``send`` for every item, with ``streams`` calls at once, and return when all calls have returned.
+    """Call ``send`` for every item, with at most ``streams`` calls at once, and return when all calls have returned.
 
     A single stream or a single item needs no thread. After an error no further call begins, and the error is raised
     when the running calls have returned.
@@ -194,7 +193,7 @@ def in_streams(send: Callable[[Item], object], items: Iterable[Item], streams: i
 
 
 def _selectors(ids: list[str], revisions: Collection[str] | None, limits: Limits) -> Iterator[models.PointsSelector]:
-    """Yield selectors for deleting these points; with ``revisions``, only those that have one of the revisions."""
+    """Yield the client's selectors of points to delete; with ``revisions``, they skip points of other revisions."""
     if revisions is None:
         yield models.PointIdsList(points=list(map(wire_id, ids)))
         return

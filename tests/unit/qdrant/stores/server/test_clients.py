@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import closing
 
 import pytest
+from qdrant_client import AsyncQdrantClient
 from qdrant_client.embed._inspection_cache import CACHE_STR_PATH
 
 from twinvec_qdrant import Collection
@@ -49,3 +51,19 @@ def test_awaited_requests_over_grpc_warn_of_nothing(server, words, recwarn, monk
             opened.ingest([("a", "one text")])
             assert asyncio.run(opened.asearch("text"))[0].id == "a"
     assert [each for each in recwarn if "grpc" in str(each.message)] == []
+
+
+def test_a_closed_event_loop_leaves_no_client(server, words):
+    """Frameworks such as Flask run each request in an event loop of its own."""
+    with Collection.open("notes", url=server.url, encoder=words, chunking=False) as opened:
+        opened.ingest([("a", "one text")])
+        gc.collect()
+        before = _async_clients()
+        for _ in range(5):
+            assert asyncio.run(opened.asearch("text"))[0].id == "a"
+        gc.collect()
+        assert _async_clients() <= before + 1
+
+
+def _async_clients() -> int:
+    return sum(type(each) is AsyncQdrantClient for each in gc.get_objects())

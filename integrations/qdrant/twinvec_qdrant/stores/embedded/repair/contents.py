@@ -1,7 +1,7 @@
-"""What a killed process has left is read once, before twinvec gives up the copy of the files as they were (``undo``).
+"""Check the contents of a collection after a kill: read all points, before the copy that ``undo`` keeps is removed.
 
-With a damaged file, the engine may have written over other points when it applied its log. A point then has no content,
-or that of another point, or cannot be read.
+If a file is damaged, the engine may overwrite other points when it applies its log. A point then has no content, has
+the content of another point, or cannot be read.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import qdrant_edge as edge
 
 from twinvec_qdrant.stores.conditions import IdIs
 from twinvec_qdrant.stores.embedded.checksums import Records
-from twinvec_qdrant.stores.embedded.repair.expected_records import changed, count, revisions
-from twinvec_qdrant.stores.embedded.values import edge_filter
+from twinvec_qdrant.stores.embedded.repair.expected_records import changed, revisions
+from twinvec_qdrant.stores.embedded.values import counted, edge_filter
 from twinvec_qdrant.stores.points import PAGE, SPARSE
 
 _PLACE = ("source", "position", "revision")
@@ -26,19 +26,19 @@ _READ = ("kind", "size", "terms", *_PLACE)
 _IS_CHUNK = edge.FieldCondition("kind", match=edge.MatchValue("chunk"))
 _NO_VECTOR = "the vector of a chunk is missing"
 _NO_WEIGHTS = "the word weights of a chunk are missing"
-_SURE_TERMS = 20  # a document with fewer terms may have none in a later version of the analysis
+_SURE_TERMS = 20  # a document with fewer terms may have no terms in a later version of the analysis of words
 _EXACTLY = edge.SearchParams(exact=True)
 
 
 @dataclass(slots=True)
 class Contents:
-    """What reading all points has found.
+    """The contents of a collection, from reading all points.
 
     Attributes:
         records: Number and sum of the records.
         chunks: Number of chunks that the records list.
         kinds: Number of points of each kind.
-        wrong: What is wrong with the content or the vectors of a point, as a sentence; "" if nothing is.
+        wrong: A sentence about a point with wrong content or wrong vectors; "" if no such point was found.
     """
 
     records: Records = field(default_factory=Records)
@@ -76,13 +76,13 @@ def read_contents(shard: edge.EdgeShard, dims: Mapping[str, int]) -> Contents:
 
 
 def _wrong_vectors(shard: edge.EdgeShard, dims: Mapping[str, int]) -> str:
-    """Return which vectors are missing or should not be there, as a sentence; "" if none are."""
+    """Return a sentence about vectors that are missing or should not exist; "" if all is well."""
     for name in dims:
-        if count(shard, edge.Filter(must=[edge.HasVectorCondition(name)], must_not=[_IS_CHUNK])):
-            return "a point that is no chunk has a vector"
+        if counted(shard, edge.Filter(must=[edge.HasVectorCondition(name)], must_not=[_IS_CHUNK])):
+            return "a point that is not a chunk has a vector"
     # during a migration and after it, chunks may lack vectors of one of the models
     for name in (SPARSE, *(dims if len(dims) == 1 else ())):
-        if count(shard, edge.Filter(must=[_IS_CHUNK], must_not=[edge.HasVectorCondition(name)])):
+        if counted(shard, edge.Filter(must=[_IS_CHUNK], must_not=[edge.HasVectorCondition(name)])):
             return _NO_WEIGHTS if name == SPARSE else _NO_VECTOR
     return ""
 
@@ -94,10 +94,10 @@ def loss_after_kill(
     indexed: Mapping[str, int],
     states: Sequence[Records],
 ) -> str:
-    """Return what is missing or wrong after a kill, as a sentence; "" if nothing is.
+    """Return a sentence about what is missing or wrong after a kill; "" if all is well.
 
-    ``there`` has the contents of ``shard``, ``dims`` is that of ``read_contents``, and ``indexed`` has the number of
-    points of each kind by their index. The records must be in one of the ``states``, if there are any.
+    ``there`` and ``dims`` are those of ``read_contents``. ``indexed`` has the number of points of each kind in the
+    payload index. If ``states`` is not empty, the records must be in one of these states.
     """
     if states and there.records not in states:
         missing = min(each.number for each in states) - there.records.number
@@ -105,7 +105,7 @@ def loss_after_kill(
             lost = "a document is" if missing == 1 else f"{missing:,} documents are"
             return f"{lost} missing that had been written before a process was killed"
         return "documents are not in the version that was written before a process was killed"
-    if any(there.kinds[kind] != count for kind, count in indexed.items()):
+    if any(there.kinds[kind] != number for kind, number in indexed.items()):
         return "the payload index differs from the stored points"
     return there.wrong or _wrong_vectors(shard, dims)
 
@@ -116,7 +116,7 @@ def _has_weights(point: Any) -> bool:
 
 
 def _without_vectors(shard: edge.EdgeShard, ids: Sequence[str], dims: Mapping[str, int]) -> bool:
-    """Return whether a chunk has a vector of zeros, which is what the engine reads where a vector was lost."""
+    """Return whether one of these chunks has a vector of zeros, which the engine reads in place of a lost vector."""
     if not ids:
         return False
     for name, dim in dims.items():

@@ -1,15 +1,15 @@
-"""Keep the number of the records and a sum over them, so that an opening after a kill notices a loss of records.
+"""Keep the number of the records and a sum over them, so that lost records are noticed when the files are next opened.
 
-If damage after a kill takes records away, or brings former ones back, nothing else shows it: chunks that no record
-lists are taken for what a killed writer has left. So twinvec keeps, outside the engine's files, the number of records
-and the sum of the digests of their ids and revisions.
+If a file is damaged after a kill, records may be lost, or former records may return. The chunks do not show this,
+because chunks that no record lists count as leftovers of a killed writer. So twinvec keeps, outside the engine's files,
+the number of records and the sum of the digests of their ids and revisions.
 
     shard/records.open.json    the states that the records may have; exists while the engine is open, or after a kill
 
-Before a write that changes records, the state after it is added to the file, which is forced to the disk. After a
-flush, only the present state is left. A kill at any moment therefore leaves the records in one of the states. A close
-moves the present state to the list of checksums. The file is optional: without it, or if it cannot be read, nothing is
-compared. Collections of older versions lack it until their first write.
+Before a write that changes records, the state after the write is added to the file, which is forced to the disk. After
+a flush, only the present state is left. A kill at any moment therefore leaves the records in one of the states. A close
+moves the present state to the list of checksums. The file is optional: if it is missing or cannot be read, nothing is
+compared. Collections of older versions lack the file until their first write.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ import qdrant_edge as edge
 from twinvec.support.atomic import sync_folder
 from twinvec_qdrant.stores.conditions import IdIs, field_is
 from twinvec_qdrant.stores.embedded.checksums import EXPECTED, Records
-from twinvec_qdrant.stores.embedded.values import edge_filter
+from twinvec_qdrant.stores.embedded.values import counted, edge_filter
 from twinvec_qdrant.stores.points import PAGE
 
 _RECORDS = field_is("kind", "record")
 _MODULUS = 2**64
-_SIZE = 4096  # bytes of the file unless it has many states: a write then changes one block in place
+_SIZE = 4096  # bytes of the file, which is longer with many states only; a write changes this block in place
 
 
 def records_of(shard: edge.EdgeShard) -> Records:
@@ -60,7 +60,7 @@ def changed(records: Records, old: Mapping[str, str], new: Mapping[str, str]) ->
 
 
 def read_expected(shard: Path) -> list[Records]:
-    """Return the states in which the records may be; an empty list if they are unknown."""
+    """Return the states in which the records may be, from the file in ``shard``; an empty list if they are unknown."""
     try:
         values = json.loads((shard / EXPECTED).read_text(encoding="utf-8"))
         states = [Records(int(count), int(total)) for count, total in values["records"]]
@@ -88,7 +88,7 @@ class ExpectedRecords:
         self._is_kept = True
 
     def begin(self) -> None:
-        """Write the state of the closed files; if it is unknown, remove the file, which a kill in a close has left."""
+        """Write the state of the closed files; if the state is unknown, remove a file that a kill has left."""
         if self._states:
             self._try_to_write()
         else:
@@ -96,14 +96,14 @@ class ExpectedRecords:
 
     @contextmanager
     def writing(self, shard: edge.EdgeShard, points: Mapping[str, str | None]) -> Iterator[None]:
-        """Expect the state after a write, which happens in the block.
+        """Expect the state of the records after the write in the block.
 
         ``points`` maps the ids of written records to their revisions, and the ids of removed points to None. Other
-        written points may be left out. The replaced revisions are read: those that ``commit`` expects can be outdated,
-        because the iterable that an ingest reads may change the collection meanwhile.
+        written points may be left out. The replaced revisions are read from the store. Those that ``commit`` expects
+        can be outdated, because the iterable that an ingest reads may change the collection meanwhile.
         """
         new = {key: revision for key, revision in points.items() if revision is not None}
-        held = self._is_kept and bool(points) and count(shard, edge_filter([IdIs(tuple(points)), _RECORDS])) > 0
+        held = self._is_kept and bool(points) and counted(shard, edge_filter([IdIs(tuple(points)), _RECORDS])) > 0
         if not self._is_kept or not (new or held):
             yield
             return
@@ -121,7 +121,7 @@ class ExpectedRecords:
             raise
 
     def flushed(self) -> None:
-        """Leave only the present state in the file, after a flush of the engine."""
+        """After a flush of the engine, leave only the present state in the file."""
         if self.now is not None and len(self._states) > 1:
             self._states = [self.now]
             self._try_to_write()
@@ -154,11 +154,6 @@ class ExpectedRecords:
 
 def _checksum(states: Sequence[Records]) -> int:
     return zlib.crc32(json.dumps(states).encode())
-
-
-def count(shard: edge.EdgeShard, wanted: edge.Filter | None) -> int:
-    """Return the exact number of points that a filter matches, or of all points for None."""
-    return shard.count(edge.CountRequest(exact=True, filter=wanted))
 
 
 def _digest(record: tuple[str, str]) -> int:

@@ -2,11 +2,11 @@
 
 A damaged file can end the process that reads it, so another process reads (``salvage_worker``): first only the engine's
 log, then all files, and if that fails, each segment by itself. A segment that cannot be opened is read again without
-parts that ``verify`` makes anew from the texts: first without indexes and BM25 weights, then without any vectors. If
-that fails too, the segment is read in the same ways without the log: to apply the log to damaged files can make them
-unreadable. A segment that cannot be read at all is kept in the folder ``unreadable``. The new files replace the old
-ones, together with a note of the damage. Until ``verify`` has marked lost documents and removed the note, the
-collection opens for repair only.
+parts that ``verify`` can make from the texts: first without indexes and BM25 weights, then without any vectors. If that
+fails too, the segment is read in the same ways without the log, because the log can make damaged files unreadable. A
+segment that cannot be read at all is kept in the folder ``unreadable``. The new files replace the old files, and have a
+note of the damage. Until ``verify`` has marked lost documents and removed the note, the collection opens for repair
+only.
 """
 
 from __future__ import annotations
@@ -28,17 +28,16 @@ from twinvec_qdrant.stores.points import SPARSE
 logger = logging.getLogger(__name__)
 
 _NOTE = "damage.json"
-_MADE_ANEW: tuple[tuple[str, ...], ...] = (
+_LEFT_OUT: tuple[tuple[str, ...], ...] = (
     (),
     ("payload_index", "vector_index-*", f"*-{SPARSE}"),
     ("payload_index", "vector_*"),
 )
-"""Parts of a segment that each attempt leaves out: first none, then parts that are quick to make, then all vectors."""
+"""Parts of a segment that each attempt leaves out: none, then parts that are quick to make, then all vectors."""
 _SETTINGS = "segment.json"
 _OF_ANY = ("version.info", *(f"payload_storage/{name}" for name in ("config.json", "bitmask.dat", "gaps.dat")))
-"""Files of a segment without documents: settings and maps of free room. Files of an empty segment can replace them."""
-# first that of a growing segment, then that of a segment with an index
-_TRACKERS = ("mutable_id_tracker", "id_tracker")
+"""Files of a segment that hold only settings and maps of free room; files of an empty segment can replace them."""
+_TRACKERS = ("mutable_id_tracker", "id_tracker")  # the id trackers of a growing segment, and of one with an index
 _WORKER = Path(__file__).with_name("salvage_worker.py")
 
 
@@ -58,7 +57,7 @@ def forget(shard: Path) -> None:
 
 
 def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
-    """Replace the engine's files by all that can be read of them, copied into the new collection ``empty``.
+    """Copy all that can be read into the new, ``empty`` files, and replace the engine's files by the result.
 
     Dense vectors and token states that may be damaged are left out.
     """
@@ -70,7 +69,7 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
     copied_tree(empty, target)
 
     def read(chosen: Sequence[str], without: Sequence[str] = (), *, with_log: bool = log_is_whole) -> bool:
-        """Copy the points of these segments and of the log to the target; return whether the worker has succeeded."""
+        """Copy the points of these segments and of the log to ``target``; return whether the worker has succeeded."""
         shutil.rmtree(aside, ignore_errors=True)
         copied_tree(empty, aside)
         if with_log and (folder.shard / "wal").is_dir():
@@ -91,7 +90,7 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
         read(())
     if segments and not read(segments):
         for name in segments:
-            if not any(read([name], without, with_log=log) for log in logs for without in _MADE_ANEW):
+            if not any(read([name], without, with_log=log) for log in logs for without in _LEFT_OUT):
                 _keep(folder, name)
     shutil.rmtree(aside, ignore_errors=True)
     atomic_write(target / _NOTE, json.dumps(asdict(damage)))
@@ -100,7 +99,7 @@ def salvage(folder: CollectionFolder, empty: Path, damage: Damage) -> None:
 
 
 def _copy_segment(segment: Path, copy: Path, new: Path, without: Sequence[str], damage: Damage) -> None:
-    """Copy a segment without these parts; settings of a ``new`` segment replace damaged settings."""
+    """Copy a segment without the parts ``without``; the settings of a ``new`` segment replace damaged settings."""
     copied_tree(segment, copy)
     (copy / "payload_storage").mkdir(exist_ok=True)
 

@@ -38,8 +38,9 @@ def load_shard(path: str) -> edge.EdgeShard:
     """Open the engine's files, if necessary without their configuration file.
 
     The engine adds or drops a vector in one segment after another, and then in the configuration. After a kill in the
-    middle, it refuses to open the files. If the segments differ, they lose the vector (``_align``); the engine then
-    repeats the operation from its log. Without the configuration file, it takes the configuration from the segments.
+    middle, the engine refuses to open the files. If the segments differ, the vector is removed from all of them
+    (``_align``), and the engine repeats the operation from its log. If the configuration differs, its file is removed,
+    and the engine takes the configuration from the segments.
     """
     try:
         return edge.EdgeShard.load(path)
@@ -54,7 +55,7 @@ def load_shard(path: str) -> edge.EdgeShard:
 
 
 def _align(shard: Path) -> bool:
-    """Remove the dense vectors that not all segments have; return False, and do nothing, if none would be left."""
+    """Remove the dense vectors that some segments lack; if no vector would be left, do nothing and return False."""
     states = {each: json.loads(each.read_text()) for each in shard.glob("segments/*/segment.json")}
     vectors = [state["config"]["vector_data"] for state in states.values()]
     common = set.intersection(*map(set, vectors))

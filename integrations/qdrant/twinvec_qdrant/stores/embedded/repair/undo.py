@@ -1,15 +1,16 @@
-"""Undo: put the files that a killed process has left back as they were, if opening them is refused or killed.
+"""Undo: after a kill, the files are copied before the engine opens them, and restored if that fails.
 
-When the engine opens such files, it applies its log to them. If one of the files is damaged, this can overwrite what
-other files still hold, and empty the log. So twinvec copies the files first. If opening is refused, the copy replaces
-them: a repair then finds all that could be read before, and the collection opens if the damaged file is put back.
+When the engine opens files that a killed process has left, it applies its log to them. If one of the files is damaged,
+this can overwrite what other files still hold, and empty the log. So twinvec copies the files first. If opening is
+refused, the copy replaces them. A repair then finds all that could be read before, and the collection opens again if
+the user restores the damaged file.
 
     <name>/shard.copy-undo-*/    the copy while it is made; ``CollectionFolder.remove_copies`` removes it after a kill
     <name>/shard.indexed/        the complete copy, forced to the disk, until the collection is open or refused
 
-If the process is killed before that, or the files cannot be put back, the copy stays, and the next process puts it in
-place (``CollectionFolder.settle``). When the collection is open, the copy first loses its name: from then on, the files
-change, and the copy must not replace them.
+If the process is killed before that, or cannot restore the files, the copy stays, and the next process puts the copy in
+place (``CollectionFolder.settle``). When the collection is open, the copy is renamed and then removed: from then on,
+the files change, and the copy must not replace them.
 
 The engine never writes to the data files of a segment with an index. The copy has hard links to these files, and so
 takes as much room as the segments that still grow.
@@ -34,13 +35,15 @@ _DATA = ("matrix.dat", "page_", "chunk_")  # files of vectors, of texts and BM25
 
 @contextmanager
 def undone_if_refused(folder: CollectionFolder) -> Iterator[None]:
-    """Open the engine on the folder's files in the block, and close it there before an error leaves the block.
+    """Restore the folder's files as they were if the block raises an error.
 
-    An error puts the files back as they were. It leaves them as they are if the disk has no room for a copy. Raise
-    ``StoreUnavailableError`` if the files cannot be copied or put back; a copy that is complete then stays. The same
-    error at the end of the block, with the engine open, says that the copy cannot be removed.
+    The block opens the engine on the files, and closes it before an error leaves the block. If the disk has no room for
+    a copy, an error leaves the files as they are.
+
+    Raise ``StoreUnavailableError`` if the files cannot be copied or restored; a complete copy then stays. At the end of
+    the block, when the engine is open, the same error says that the copy cannot be removed.
     """
-    is_kept = _is_kept(folder)
+    is_kept = _keep_copy(folder)
     try:
         yield
     except BaseException:
@@ -53,7 +56,7 @@ def undone_if_refused(folder: CollectionFolder) -> Iterator[None]:
             folder.drop_kept()
 
 
-def _is_kept(folder: CollectionFolder) -> bool:
+def _keep_copy(folder: CollectionFolder) -> bool:
     """Copy the engine's files; return False if the disk has no room for a copy and for opening the files."""
     shard = folder.shard
     copy = folder.path / f"{COPY}undo-{uuid4().hex[:12]}"

@@ -1,7 +1,7 @@
-"""Finds points that a search in pages has missed, and asks for them.
+"""Find points that a search in pages has missed, and ask for them.
 
-A server returns points of equal score in any order, so one of them may be on two pages, and another one on neither. A
-further request then asks for the missing points.
+A server returns points of equal score in any order. One of these points may therefore be on two pages, and another one
+on neither. A further request then asks for the missing points.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Gap:
     """Points of one score that are missing between the pages of a search.
 
     Attributes:
-        row: Row of a page that has one of these points for the second time.
+        row: Index of a request whose page has a point of this score for the second time.
         page: The request for this page.
         start: First rank of the score.
         size: Number of results that a page may have.
@@ -51,7 +51,7 @@ class Gap:
         return self.page.model_copy(update=update)
 
     def without(self, points: Sequence[models.ScoredPoint]) -> Gap | None:
-        """Return what these points leave of the gap; None if they close it, or if none of them is new."""
+        """Return the gap that is left after these points; None if no point is missing, or if none of these is new."""
         known = list(dict.fromkeys([*self.known, *(point.id for point in points)]))
         missing = self.missing - (len(known) - len(self.known))
         return replace(self, known=known, missing=missing) if 0 < missing < self.missing else None

@@ -1,4 +1,4 @@
-"""The facts that this process knows about a collection on a server, and work within the server's limits.
+"""What this process knows about a collection on a server: its limits, indexes and shards; and work within the limits.
 
 The process asks the server once, and again if the server refuses a request because of a limit.
 """
@@ -63,11 +63,11 @@ class KnownCollection(FieldIndexes):
         return info
 
     def _within(self, work: Callable[[Limits], Steps[T]]) -> Steps[T]:
-        """Do the work within the known limits; if the limits have changed, do it once more within the new limits.
+        """Do the work within the known limits; if the limits have changed, repeat it within the new limits.
 
-        Do it once more, too, if a node of a cluster has not yet heard of an index that another node has just made, or
-        if the collection lacks an index of twinvec's own fields, because the process that creates it is not so far, or
-        was killed.
+        The work is also repeated if an index is missing. Either a node of a cluster does not know yet of an index that
+        another node has just made; or an index of twinvec's own fields is not made yet, because the process that
+        creates the collection is still at work or was killed. Such an index is made here.
         """
         known = yield from self._permitted()
         try:

@@ -1,8 +1,8 @@
 """The limits that a server sets for a collection (strict mode, server 1.13 and later), and permitted sizes of requests.
 
 A rate limit is a budget for a minute, which refills steadily. The server always refuses a request that costs more than
-the whole budget, and refuses any other request until the budget has refilled to its cost. Batches are therefore so
-small that their cost refills within ``wait_seconds``.
+the whole budget. It refuses any other request until the budget has refilled to the cost of the request. Batches are
+therefore so small that their cost refills within ``wait_seconds``.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class Limits:
     """The limits of the server; None for no limit.
 
     Attributes:
-        results: Results of one search or page (``max_query_limit``).
-        batch: Points of one write (``upsert_max_batchsize``).
-        searches: Searches of one request (``search_max_batchsize``).
-        conditions: Conditions of one filter (``filter_max_conditions``).
-        values: Values of one condition (``condition_max_size``).
+        results: Most results of one search or page (``max_query_limit``).
+        batch: Most points of one write (``upsert_max_batchsize``).
+        searches: Most searches of one request (``search_max_batchsize``).
+        conditions: Most conditions of one filter (``filter_max_conditions``).
+        values: Most values of one condition (``condition_max_size``).
         exact: Whether exact searches and counts are permitted (``search_allow_exact``).
-        ef: Candidates that a search keeps (``search_max_hnsw_ef``).
-        oversampling: Factor of candidates that are scored again (``search_max_oversampling``).
-        reads: Cost of the reads of a minute (``read_rate_limit``).
-        writes: Cost of the writes of a minute (``write_rate_limit``).
-        timeout: Seconds that a request may name as its timeout (``max_timeout``).
-        wait_seconds: How long one request may wait for its share of a budget.
+        ef: Most candidates that a search keeps (``search_max_hnsw_ef``).
+        oversampling: Largest factor of candidates that are scored again (``search_max_oversampling``).
+        reads: Highest cost of all reads in a minute (``read_rate_limit``).
+        writes: Highest cost of all writes in a minute (``write_rate_limit``).
+        timeout: Most seconds that a request may name as its timeout (``max_timeout``).
+        wait_seconds: Longest time that one request may wait for its share of a budget.
         bounded: Whether the size of the collection is limited (``max_points_count`` and others).
     """
 
@@ -55,30 +55,30 @@ class Limits:
     bounded: bool = False
 
     def page(self, size: int) -> int:
-        """Return how many results a request may have, at most ``size``."""
+        """Return how many results one request may have: ``size`` or fewer."""
         return _least(size, self.results)
 
     def written(self, size: int) -> int:
-        """Return how many points a write may hold, at most ``size``."""
+        """Return how many points one write may have: ``size`` or fewer."""
         return _least(size, self.batch, self._share(self.writes))
 
     def removed(self, size: int) -> int:
-        """Return how many points a deletion may name, at most ``size``."""
+        """Return how many points one deletion may name: ``size`` or fewer."""
         return _least(size, self._share(self.writes))
 
     def named(self, size: int) -> int:
-        """Return how many values a list may have, at most ``size``, in a filter of two such lists."""
+        """Return how many values each of two lists in a filter may have: ``size`` or fewer."""
         if self.values is None:
             return size
         return _least(size, None if self.conditions is None else self.values * max(1, self.conditions // 2))
 
     def read(self, size: int) -> int:
-        """Return the largest number of points that one request may read by id: ``size`` or less."""
+        """Return how many points one request may read by id: ``size`` or fewer."""
         return _least(size, self._share(self.reads))
 
     def permits_ids(self, count: int) -> bool:
         """Return whether one search may name this many ids and find this many points."""
-        return count <= min(most for most in (self.results, self.values, count) if most is not None)
+        return all(most is None or count <= most for most in (self.results, self.values))
 
     @property
     def budget(self) -> int | None:
@@ -87,11 +87,8 @@ class Limits:
 
     def refill(self, writes: int = 0, reads: int = 0) -> float:
         """Return the seconds in which the server's budgets refill by this cost of writes or reads."""
-        seconds = 0.0
-        for cost, limit in ((writes, self.writes), (reads, self.reads)):
-            if limit is not None:
-                seconds = max(seconds, cost * _MINUTE / limit)
-        return seconds
+        costs = ((writes, self.writes), (reads, self.reads))
+        return max((cost * _MINUTE / limit for cost, limit in costs if limit is not None), default=0.0)
 
     def _share(self, limit: int | None) -> int | None:
         if limit is None:

@@ -1,9 +1,9 @@
 """Searches split into requests that a server permits, and the merging of their answers.
 
 A search for too many results becomes several requests, for consecutive ranks (``offset``). Another request follows if
-points of equal score are missing between two of them (``gaps``). If exact search is forbidden, points can still be
-scored by id, because the server compares so few points without its index. Token states have no index: a prefetch by id
-selects the points, and then their states are compared.
+points of equal score are missing between two of these pages (``gaps``). If exact search is forbidden, a filter by id
+can still get points scored, because the server compares a few points without its index. Token states have no index: a
+prefetch by id selects the points, and then their states are compared.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Request(models.QueryRequest):
         return self
 
 
-# Clients look a class up by its name, and take a quarter of a second to analyse a class with an unknown name.
+# The client looks a class up by its name, and takes a quarter of a second to analyse a class with an unknown name.
 _Request.__name__ = models.QueryRequest.__name__
 
 
@@ -64,7 +64,7 @@ def requests_for(query: Query, limits: Limits, *, indexed: bool) -> list[models.
 def crossing_requests(
     query: Query, sources: Sequence[models.QueryRequest], shards: int, limits: Limits
 ) -> list[models.QueryRequest]:
-    """Return requests that score by ``query`` the points of a request in ``sources``; none if there are several.
+    """Return requests that score, by ``query``, the points of the only request in ``sources``; [] for several sources.
 
     Every shard prefetches and scores its own candidates. The requests therefore ask for the candidates of all shards,
     in pages (``offset``) if the server limits the results. If there are several pages, the server asks each shard for a
@@ -88,26 +88,29 @@ def crossing_requests(
 
 
 def reading(ids: Sequence[str], vector: str | None) -> models.QueryRequest:
-    """Return the request that reads these points, with the dense vector of this name if set."""
+    """Return the request that reads the points with these ids and, if ``vector`` is set, their vector of this name."""
     return _Request.model_construct(
         filter=client_filter([IdIs(tuple(ids))]), limit=len(ids), with_payload=True, with_vector=vector_selector(vector)
     )
 
 
 def looking(conditions: Conditions) -> models.QueryRequest:
-    """Return a request for one of the points that satisfy the conditions."""
+    """Return a request for any one point that satisfies the conditions."""
     return _Request.model_construct(filter=client_filter(conditions), limit=1, with_payload=False, with_vector=False)
 
 
 def batches(requests: Iterable[models.QueryRequest], limits: Limits) -> Iterator[list[models.QueryRequest]]:
     """Cut requests, in order, into batches of the size and the cost that the server permits."""
     batch: list[models.QueryRequest] = []
+    spent = 0
     for request in requests:
-        dear = limits.budget is not None and cost([*batch, request]) > limits.budget
-        if batch and (dear or (limits.searches is not None and len(batch) == limits.searches)):
+        price = 0 if limits.budget is None else cost([request])
+        is_dear = limits.budget is not None and spent + price > limits.budget
+        if batch and (is_dear or len(batch) == limits.searches):
             yield batch
-            batch = []
+            batch, spent = [], 0
         batch.append(request)
+        spent += price
     if batch:
         yield batch
 
@@ -141,7 +144,7 @@ def _request(
     place: tuple[int, int],
     prefetch: models.Prefetch | None,
 ) -> models.QueryRequest:
-    """Return a request, without the client's check of every number of the vector."""
+    """Return a request in the client's form; the client does not check every number of the vector."""
     start, size = place
     sparse = isinstance(query.vector, tuple)
     return _Request.model_construct(
