@@ -225,7 +225,7 @@ def _exists(path: Path) -> bool:
     try:
         return path.exists()
     except OSError as error:  # the name is too long, or a folder on the way cannot be read
-        raise ConfigurationError(f"{path}: cannot be looked up: {error.strerror}") from error
+        raise ConfigurationError(f"{shortened(str(path))}: cannot be looked up: {error.strerror}") from error
 
 
 def check_output_folder(folder: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from twinvec.errors import InputError
+from twinvec.support.checks import shortened
 from twinvec.text import MAX_TEXT_BYTES, check_text
 
 _GZIP = b"\x1f\x8b"
@@ -40,7 +41,7 @@ def open_data(path: Path) -> Iterator[IO[bytes]]:
         with path.open("rb") as file:
             yield file
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        raise InputError(f"{shortened(str(path))}: cannot be read: {error.strerror}") from error
 
 
 def limited_lines(file: IO[bytes], path: Path | str) -> Iterator[bytes]:
