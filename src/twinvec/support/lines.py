@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import stat
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -23,6 +24,9 @@ _OPENED = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 
 MAX_LINE_BYTES = 8 * MAX_TEXT_BYTES
 """Largest size of a line; JSON may escape a byte of text as six bytes."""
+
+_limits_lock = threading.Lock()
+_limits_before: list[int] = []  # the limit of csv before each block of long_fields that has not ended
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -137,9 +141,14 @@ def read_texts(path: Path, field: str = "text", max_bytes: int = MAX_TEXT_BYTES)
 
 @contextmanager
 def long_fields() -> Iterator[None]:
-    """Let ``csv`` read fields as long as a text may be; after the block, restore its limit, which is global."""
-    before = csv.field_size_limit(MAX_TEXT_BYTES)
+    """Let ``csv`` read fields as long as a text may be, and restore its limit after the block.
+
+    The limit is that of the process. If several threads are in such blocks, the last one to leave restores the limit.
+    """
+    with _limits_lock:
+        _limits_before.append(csv.field_size_limit(MAX_TEXT_BYTES))
     try:
         yield
     finally:
-        csv.field_size_limit(before)
+        with _limits_lock:
+            csv.field_size_limit(_limits_before.pop())

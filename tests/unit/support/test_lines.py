@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from twinvec.errors import InputError
-from twinvec.support.lines import MAX_LINE_BYTES, parse_object, read_lines, read_texts, text_field
+from twinvec.support.lines import MAX_LINE_BYTES, long_fields, parse_object, read_lines, read_texts, text_field
 
 
 def test_a_device_and_a_named_pipe_are_refused_because_they_may_never_end(tmp_path):
@@ -19,6 +21,17 @@ def test_a_device_and_a_named_pipe_are_refused_because_they_may_never_end(tmp_pa
             list(read_texts(path))
     with pytest.raises(InputError, match="cannot be read: Is a directory"):
         list(read_lines(tmp_path))
+
+
+def test_the_limit_of_fields_is_restored_when_the_last_reader_of_a_table_has_ended():
+    before = csv.field_size_limit()
+    first, second = ExitStack(), ExitStack()
+    first.enter_context(long_fields())
+    second.enter_context(long_fields())
+    first.close()
+    assert csv.field_size_limit() > before, "the second reader goes on, as in another thread"
+    second.close()
+    assert csv.field_size_limit() == before
 
 
 def test_a_pipe_that_the_process_has_open_is_read():
