@@ -158,7 +158,9 @@ def is_server_address(value: str) -> bool:
         _ = parts.port  # raises ValueError for an invalid port
     except (ValueError, AttributeError, TypeError):
         return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
+    host = parts.hostname or ""
+    is_host = host.isprintable() and " " not in host and (":" in host or "%" not in host)  # fe80::1%eth0 names a link
+    return parts.scheme in ("http", "https") and bool(host) and is_host
 
 
 def is_loopback(host: str) -> bool:

@@ -19,6 +19,7 @@ from twinvec.support.checks import (
     integer,
     is_integer,
     is_loopback,
+    is_server_address,
     number,
     string,
 )
@@ -156,3 +157,17 @@ def test_outputs_get_their_folder_or_are_refused(tmp_path):
         with pytest.raises(ConfigurationError, match="taken: the folder cannot be made: "):
             check(tmp_path / place)
     check_output_file(tmp_path / "taken")  # is replaced
+
+
+@pytest.mark.parametrize(
+    "address", ["http://localhost:6333", "https://é.example/q", "http://[fe80::1%25eth0]:6333", "http://a_b"]
+)
+def test_addresses_of_servers(address):
+    assert is_server_address(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["localhost", "ftp://a", "http://", "http://a:99999", "http://a b", "http://a%b", "http://a\x07b", None]
+)
+def test_what_is_not_an_address_of_a_server(address):
+    assert not is_server_address(address)
