@@ -125,7 +125,7 @@ def _select_graph(choice: EngineChoice, model: LoadedModel[BackboneSpec]) -> par
 
 
 def _converted(runtime: Runtime, choice: EngineChoice, model: LoadedModel[BackboneSpec]) -> partial[GraphEngine]:
-    """Return the graph in the user's cache; convert the model if it has none. Raises as ``cached_graph``."""
+    """Return the graph that ``cached_graph`` converts or finds in the user's cache; it raises the same errors."""
     path = cached_graph(runtime.name, model).path
     return partial(GraphEngine, runtime.runner, path, precision=_float32_graph_precision(choice.precision))
 

@@ -66,7 +66,7 @@ class Unpadded:
 
 
 class ComputedStates(nn.Module):
-    """Replaces the backbone of a classifier after the token states have been computed."""
+    """Stands in for the backbone of a classifier, and returns token states that are already computed."""
 
     def __init__(self, backbone: nn.Module) -> None:
         super().__init__()

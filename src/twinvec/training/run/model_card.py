@@ -161,7 +161,7 @@ def _name(folder: str) -> str:
 
 
 def _class_lines(classes: dict[str, int]) -> list[str]:
-    """Return the lines of a table of the first classes and an empty line; no lines if there are no classes."""
+    """Return a Markdown table of the first classes, as lines that end with an empty line; no lines without classes."""
     if not classes:
         return []
     rows = [f"| {_cell(label)} | {count:,} |" for label, count in list(classes.items())[:_CLASSES]]

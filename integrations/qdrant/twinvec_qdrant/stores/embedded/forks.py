@@ -21,7 +21,7 @@ _USABLE = frozenset({"location", "place", "exclusive", "can_await", "close", "__
 
 
 class InheritedBackend(EmbeddedBackend):
-    """A backend that the parent has opened, in the child: every use raises an error."""
+    """The form that an open backend takes in a forked child process: every use raises an error."""
 
     def __getattribute__(self, name: str) -> Any:
         if name in _USABLE:
