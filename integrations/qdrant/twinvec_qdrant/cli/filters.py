@@ -14,7 +14,7 @@ from twinvec.cli.options import wrong_usage
 
 # KEY=VALUE or KEY!=VALUE that every filter allows: a key without parts, and words, a date or a number of 64 bits
 _PLAIN = re.compile(r"[^\W\d]\w*!?=(?:(?!NaN|Infinity)[^\W\d][\w ./-]*|-?\d[\d.-]{0,17})")
-_CONDITION = re.compile(r"(?P<key>[^=<>]+?)\s*(?P<operator>!=|=|>=|<=|>|<)\s*(?P<value>.*)", re.DOTALL)
+_CONDITION = re.compile(r"(?P<key>[^=<>]+?)\s*+(?P<operator>!=|=|>=|<=|>|<)\s*(?P<value>.*)", re.DOTALL)
 _BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 _HOLDS = {"keyword": "texts", "float": "numbers", "integer": "numbers", "bool": "true or false"}
 _SHOWN = 10

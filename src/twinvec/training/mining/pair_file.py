@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import InputError
+from twinvec.support.checks import shortened
 from twinvec.support.lines import is_table_file, limited_lines, open_data, parse_object
 from twinvec.text import check_text
 
@@ -63,7 +64,10 @@ def parse_row(line: bytes, where: str) -> dict[str, Any]:
     except InputError as error:
         raise InputError(f"{error}; {_EXPECTED}") from error
     for field in ("anchor", "positive"):
-        check_pair_text(row.get(field), f"{where}, field {field!r}")
+        if field not in row:
+            keys = ", ".join(map(repr, sorted(row)))
+            raise InputError(f"{where}: no {field!r} among the keys {shortened(keys)}; {_EXPECTED}")
+        check_pair_text(row[field], f"{where}, field {field!r}")
     return row
 
 

@@ -514,7 +514,12 @@ def test_the_rest_of_another_job_is_refused(source, tmp_path):
     [
         (b"[1]", "expected a JSON object, got list"),
         (b"[" * 100_000, "not JSON"),
-        (b'{"anchor": "a"}', "field 'positive': expected a text, got None"),
+        (
+            b'{"question": "a", "positive": "b"}',
+            "no 'anchor' among the keys 'positive', 'question'; mining reads one JSON",
+        ),
+        (b'{"anchor": "a"}', "no 'positive' among the keys 'anchor'; mining reads one JSON object a line"),
+        (b'{"anchor": "a", "positive": null}', "field 'positive': expected a text, got None"),
         (b'{"anchor": "a", "positive": " "}', "field 'positive': expected a text"),
         (b'{"anchor": "a", "positive": "\\ud800"}', "field 'positive': lone surrogate"),
         (b'{"anchor": "a", "pos', "not JSON"),
