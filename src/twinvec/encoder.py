@@ -243,7 +243,7 @@ class Encoder(TruncationCounter):
             ``"int8"`` gives dim columns of int8, ``"binary"`` ceil(dim / 8) columns of uint8.
 
         Raises:
-            TextError: the input gate refuses a text; the message names its index.
+            TextError: a text is invalid (not a string, too long, or with a lone surrogate); the error names it.
             ConfigurationError: the prompt or the storage is unknown, or the model has no ranges for ``"int8"``.
             BadVectorError: the engine gave vectors that are not finite or have the wrong size.
             ModelIntegrityError: the tokenizer gave a token for which the model has no embedding.

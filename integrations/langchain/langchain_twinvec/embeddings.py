@@ -140,7 +140,7 @@ class TwinvecEmbeddings(BaseModel, Embeddings):
         """Return one vector for each text, in order, with the prompt for documents.
 
         Raises:
-            TextError: the input gate refuses a text; the error names its index.
+            TextError: a text is invalid (not a string, too long, or with a lone surrogate); the error names its index.
         """
         return self._sides.documents(texts)
 

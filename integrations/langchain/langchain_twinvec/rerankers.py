@@ -60,7 +60,7 @@ class TwinvecReranker(BaseDocumentCompressor):
 
         Raises:
             DocumentError: ``documents`` is not a list of documents.
-            TextError: the input gate refuses the query or a document's text.
+            TextError: the query or a document's text is invalid (not a string, too long, or with a lone surrogate).
         """
         documents = check_documents(documents, hint="")
         hits = [hit_of(document, position) for position, document in enumerate(documents)]
@@ -97,7 +97,7 @@ class TwinvecCrossEncoder(BaseModel, BaseCrossEncoder):
         """Return one score for each pair (query, text), in order.
 
         Raises:
-            TextError: the input gate refuses a text; the error names its index.
+            TextError: a text is invalid (not a string, too long, or with a lone surrogate); the error names its index.
         """
         scores: list[float] = self._reranker.score(text_pairs).tolist()
         return scores

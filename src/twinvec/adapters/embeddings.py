@@ -81,7 +81,7 @@ class QueryDocumentEmbedder:
         self._coalesced_documents = Coalescer(self._documents)
 
     def query(self, text: str) -> Row:
-        """Return the row of one query; raise TextError if the input gate refuses it."""
+        """Return the row of one query; raise TextError if the query is invalid."""
         return self._queries([check_text(text, "query")])[0]
 
     def documents(self, texts: Sequence[str]) -> list[Row]:

@@ -85,7 +85,7 @@ def as_document(value: object, position: int, max_bytes: int = MAX_TEXT_BYTES) -
 
     Raises:
         DocumentError: the text or the id is missing, or an id, payload or ``hidden`` has the wrong type.
-        TextError: the input gate refuses the text, the title or the id.
+        TextError: the text, the title or the id is invalid (not a string, too long, or with a lone surrogate).
     """
     if isinstance(value, str):
         document = Document(str(position), value)

@@ -123,7 +123,7 @@ class MemoryIndex:
 
         Raises:
             DocumentError: a document lacks a text or an id, or has a value of the wrong type or one that JSON lacks.
-            TextError: the input gate refuses a text.
+            TextError: a text is invalid (not a string, too long, or with a lone surrogate).
             BadVectorError: the encoder returned a vector that is zero, is not finite, or has another size.
         """
         given = list(check_documents(documents))
@@ -165,7 +165,7 @@ class MemoryIndex:
         With ``passages``, each hit gets the passage that answers the query, found by words in half a millisecond.
 
         Raises:
-            TextError: the input gate refuses the query.
+            TextError: the query is invalid (not a string, too long, or with a lone surrogate).
             FilterError: the filter is malformed.
             ConfigurationError: the mode is unknown, the limit is below 1, the weights are not two numbers of at least
                 0, or the feedback is invalid.

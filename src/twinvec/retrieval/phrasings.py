@@ -32,7 +32,7 @@ class Phrasings:
 
     @classmethod
     def of(cls, words: str | Sequence[str] = (), answers: str | Sequence[str] = ()) -> Phrasings:
-        """Make phrasings from texts, leaving out blank texts; raise TextError if the input gate refuses a text."""
+        """Make phrasings from texts, leaving out blank texts; raise TextError if a text is invalid."""
         return cls(_given(words, "words"), _given(answers, "answers"))
 
 

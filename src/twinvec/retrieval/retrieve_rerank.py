@@ -35,7 +35,7 @@ class BatchReranker(Reranker, Protocol):
         """Return at most ``limit`` new hits, best first; the new score is in ``score`` and in ``scores``.
 
         Raises:
-            TextError: the input gate refuses the query or a hit's text.
+            TextError: the query or a hit's text is invalid (not a string, too long, or with a lone surrogate).
             InputError: a hit's score is not finite.
             ConfigurationError: the limit is below 1.
         """

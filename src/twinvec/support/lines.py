@@ -68,12 +68,12 @@ def decoded_lines(file: IO[bytes], path: Path | str) -> Iterator[str]:
 
 
 def is_jsonl(path: Path) -> bool:
-    """Return whether a file holds JSON lines, by its name."""
+    """Return whether the ending of a file's name is that of JSON lines, such as .jsonl."""
     return path.suffix.lower() in _JSON_LINES
 
 
 def is_table_file(path: Path) -> bool:
-    """Return whether a file holds a table, by its name."""
+    """Return whether the ending of a file's name is that of a table, such as .csv."""
     return path.suffix.lower() in _TABLES
 
 
@@ -95,7 +95,7 @@ def parsed_lines(lines: Iterable[str], path: Path | str) -> Iterator[tuple[str, 
 
 
 def parse_object(line: str | bytes, place: str) -> dict[str, Any]:
-    """Parse a JSON object; raise InputError, which begins with ``place``, for other content or a repeated key."""
+    """Parse a JSON object; for other content or a repeated key, raise an InputError that names ``place``."""
     try:
         value = json.loads(line, object_pairs_hook=partial(_without_repeats, place))
     except InputError:
@@ -117,7 +117,7 @@ def _without_repeats(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]
 
 
 def text_field(row: dict[str, Any], name: str, place: str, max_bytes: int = MAX_TEXT_BYTES) -> str:
-    """Return the string of a row under ``name``; raise InputError if it is missing or the input gate refuses it."""
+    """Return the string of a row under ``name``; raise InputError if it is missing or not valid."""
     if name not in row:
         keys = f"no {name!r} among the keys {', '.join(map(repr, sorted(row)))}" if row else "the object has no keys"
         raise InputError(f"{place}: {keys}")
@@ -127,7 +127,7 @@ def text_field(row: dict[str, Any], name: str, place: str, max_bytes: int = MAX_
 def read_texts(path: Path, field: str = "text", max_bytes: int = MAX_TEXT_BYTES) -> Iterator[str]:
     """Yield each line of a text file, without its line end, or ``field`` of each object of JSON lines.
 
-    Raise InputError for a table, and, naming file and line, for a text that the input gate refuses.
+    Raise InputError for a table, and, naming file and line, for a text that is not valid.
     """
     if is_table_file(path):
         raise InputError(

@@ -239,7 +239,7 @@ def helpers_on(ray: str | None, place: CollectionPlace) -> Iterator[dict[str, An
 def _new_chunking(
     whole: bool, max_tokens: int | None, overlap: int | None, surroundings: int | None
 ) -> ChunkSettings | Literal[False] | None:
-    """Return the chunk settings from the options; None, which stands for the collection's settings, without options."""
+    """Return the chunk settings that the options ask for, or None if no option for chunks is given."""
     given = [each for each in (max_tokens, overlap, surroundings) if each is not None]
     if whole:
         if given:

@@ -115,7 +115,7 @@ def ingest_all(
 
 
 def _foreseen(collection: Collection, given: Sequence[Document | Failure]) -> IngestReport:
-    """Return a report with the documents that the input gate of an ingest would refuse; nothing is stored."""
+    """Return a report with the documents that an ingest would refuse as invalid; nothing is stored."""
     report = IngestReport()
     gate = DocumentGate({}, collection.info()["tenant_key"], report.fail, lambda: None, report.count_empty)
     for _ in gate.groups(given):

@@ -111,7 +111,7 @@ class Roots:
         return _membership(roots, name)
 
     def refreshed(self, membership: Membership) -> Membership:
-        """Return the membership without documents of roots that other processes have added in the meantime.
+        """Read the roots again, and return a membership without the documents of roots that other processes have added.
 
         Call this method after the documents are listed: a root is added before its documents are stored.
         """

@@ -86,7 +86,7 @@ class ServedModels:
     ) -> Encoded:
         """Return the vectors of texts, truncated to ``dimensions`` and then normalised again if the model normalises.
 
-        Raise TextError, which names the text's index, if the input gate refuses a text, RequestError if the model has
+        Raise TextError, which names the text's index, if a text is invalid, RequestError if the model has
         fewer dimensions, and Overloaded if too many requests wait.
         """
         model = self._embedding(name)

@@ -27,7 +27,7 @@ from twinvec_serve.routes.answers import TAR
 from twinvec_serve.services import Services
 
 _IDLE_SECONDS = 60.0
-"""Longest silence of a client before the end of its body."""
+"""Longest time, in seconds, in which a client that has not sent its whole body may send nothing."""
 
 _SLOW_SECONDS = 60.0
 _LEAST_RATE = 100.0
@@ -144,8 +144,8 @@ async def _of_command(request: Request, shared: Services, ended: asyncio.Event) 
 class _InTime:
     """Receives a body, and refuses a client that falls silent, or is slow while other ``ingests`` wait.
 
-    If ``ingests`` is None, the client may be slow: commands of twinvec need long to read some files, and send blank
-    lines meanwhile.
+    If ``ingests`` is None, the client may be slow: commands of twinvec need a long time for some files, and send
+    blank lines until they have read them.
     """
 
     def __init__(self, receive: Receive, ingests: Ingests | None) -> None:

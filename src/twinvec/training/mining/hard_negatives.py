@@ -181,7 +181,7 @@ def mine_negatives(
 
 
 def reserve_output(job: MiningJob) -> None:
-    """Begin the partial file of ``job.output`` before the search is prepared, so that no other job uses this output.
+    """Begin the partial file of ``job.output`` before the search is prepared, so that no other job uses the output.
 
     The errors are those of ``mine_file``.
     """
@@ -236,8 +236,8 @@ class _Positive(NamedTuple):
 class _Candidates:
     """The hits for an anchor, for all rows with this anchor.
 
-    An anchor may have thousands of rows. Each row therefore looks up its positive by text, and the test whether a hit
-    is a known positive runs once for all rows, and only for the hits that some row reads.
+    An anchor may have thousands of rows. Each row therefore looks up its positive by text, and each hit that a
+    row reads is compared with the known positives once for all rows.
     """
 
     def __init__(self, anchor: str, hits: Sequence[Hit], known: KnownPositives) -> None:
@@ -255,9 +255,10 @@ class _Candidates:
         (self._others,) = tee((at for at, texts in enumerate(self._variants) if not is_positive(texts)), 1)
 
     def positive(self, text: str) -> _Positive | None:
-        """Return the positive ``text`` with the score of the best hit that equals it.
+        """Return the positive ``text`` with the score of the best hit of the same text.
 
-        If no hit equals it, the best hit counts that lies within it or contains it; if there is none, return None.
+        Without such a hit, the best hit counts whose text is a part of ``text``, or contains ``text``. Return None if
+        there is no hit of these kinds.
         """
         wanted = normalised(text)
         score = self._best.get(wanted)

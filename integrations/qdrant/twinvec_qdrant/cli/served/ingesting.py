@@ -91,7 +91,9 @@ class ServedCollection:
         describe: Mapping[str, str] = MappingProxyType({}),
         **switches: bool,
     ) -> None:
-        """Read a root, send its documents, and add the counts of the process to ``report``; see ``Collection.ingest``.
+        """Send the documents of a root to the process, and add the counts that it returns to ``report``.
+
+        The other arguments are those of ``Collection.ingest``.
 
         Raises:
             DocumentError: the root cannot be read, or the process refuses its documents.
@@ -124,7 +126,7 @@ class ServedCollection:
             raise IngestError("every document failed", report)
 
     def _reading_version(self) -> int:
-        """Return the collection's reading version, which is 1 if it has documents and no recorded version."""
+        """Return the collection's reading version: 1 if the collection has documents and no recorded version."""
         info = self._client.get(self._path)
         return int(info.get("reading") or (1 if info["sources"] else NEWEST_READING))
 

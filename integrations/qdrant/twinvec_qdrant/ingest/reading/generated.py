@@ -37,6 +37,6 @@ def _is_source_map(text: str) -> bool:
 
 
 def _is_minified(text: str) -> bool:
-    """Return whether a script or style sheet has no line breaks to speak of, as minified code and search indexes."""
+    """Return whether the lines of a script or style sheet are as long as those of minified code or a search index."""
     lengths = [len(line) for line in text.splitlines()]
     return max(lengths, default=0) >= _LONG_LINE and sum(lengths) > _MEAN_LINE * len(lengths)
