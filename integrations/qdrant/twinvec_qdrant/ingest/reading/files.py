@@ -10,12 +10,15 @@ does not have the file, can therefore parse the bytes. ``older`` holds the code 
 
 from __future__ import annotations
 
+import gzip
 import logging
 import os
 import stat
+import zlib
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
+from io import BytesIO
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeVar
 
 from twinvec.errors import DocumentError, TwinvecError
@@ -49,8 +52,10 @@ _WHY_EMPTY = {
     DRAWING: f"a drawing, which {NO_TEXT}",
 }
 _UNREAD_FRONT_MATTER = "%s: the front matter cannot be read and stays text: %s"
+_COMPRESSED = ".gz"
+_RECORDS = frozenset({".csv", ".json", ".jsonl", ".mbox", ".ndjson", ".tsv"})  # are read only when not compressed
 _WITHOUT_TEXT = {  # kind of file -> endings. If such a file is not text, it counts as empty, not as damaged.
-    "picture": ".avif .bmp .gif .heic .ico .jpeg .jpg .png .psd .tif .tiff .webp",
+    "picture": ".avif .bmp .emf .gif .heic .ico .jpeg .jpg .png .psd .tif .tiff .webp .wmf",
     "recording": ".aac .avi .flac .m4a .m4v .mkv .mov .mp3 .mp4 .mpeg .mpg .ogg .opus .wav .webm .wma .wmv",
     "font": ".eot .otf .ttf .woff .woff2",
 }
@@ -157,7 +162,7 @@ def _parsed(file: FileBytes) -> Document | Empty:
 
 
 def _document(file: FileBytes) -> Document | Empty:
-    identity, suffix, data, version = file
+    identity, suffix, data, version = file = _unpacked(file)
     if suffix == ".pdf":
         return _of_pdf(file)
     if suffix in CONVERTED_SINCE and is_slow(suffix, version):
@@ -186,6 +191,21 @@ def _document(file: FileBytes) -> Document | Empty:
         payload["encoding"] = encoding
     title = payload.pop("title") if isinstance(payload.get("title"), str) else ""
     return Document(identity, text, title, payload)
+
+
+def _unpacked(file: FileBytes) -> FileBytes:
+    """Return the file in a file that gzip has compressed; return any other file, and files of records, as they are."""
+    suffix = PurePath(PurePath(file.identity).stem).suffix.lower()
+    if file.suffix != _COMPRESSED or file.version < 9 or suffix in _RECORDS:
+        return file
+    try:
+        with gzip.open(BytesIO(file.data)) as packed:
+            data = packed.read(MAX_TEXT_BYTES + 1)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DocumentError(f"damaged: it cannot be unpacked ({error}); get the file again") from error
+    if len(data) > MAX_TEXT_BYTES:
+        raise DocumentError(f"the file unpacks to more than the limit of {MAX_TEXT_BYTES:,} bytes; unpack and split it")
+    return file._replace(suffix=suffix, data=data)
 
 
 def _without_data_uris(markdown: str, version: int) -> str:
