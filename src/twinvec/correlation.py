@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from twinvec.errors import InputError
 from twinvec.support.checks import shown
+from twinvec.support.extras import import_extra
 
 Values = npt.NDArray[np.floating[Any]]
 """One number for each item."""
@@ -41,20 +42,27 @@ def pair_similarities(first_ND: Values, second_ND: Values) -> dict[str, Values]:
 
 def spearman(values: Values, gold: Values, axis: int = -1) -> Any:
     """Spearman's rank correlation x 100, with ties at their mean rank; 0 if one side is constant."""
-    from scipy.stats import rankdata
-
     values, gold = _items(values, gold, axis)
+    rankdata = import_scipy_stats().rankdata
     return pearson(rankdata(values, axis=axis), rankdata(gold, axis=axis), axis=axis)
 
 
 def pearson(values: Values, gold: Values, axis: int = -1) -> Any:
     """Pearson's correlation x 100; 0 if one side is constant."""
-    from scipy.stats import ConstantInputWarning, pearsonr
-
     values, gold = _items(values, gold, axis)
+    stats = import_scipy_stats()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConstantInputWarning)
-        return 100 * np.nan_to_num(pearsonr(values, gold, axis=axis).statistic)
+        warnings.simplefilter("ignore", stats.ConstantInputWarning)
+        return 100 * np.nan_to_num(stats.pearsonr(values, gold, axis=axis).statistic)
+
+
+def import_scipy_stats() -> Any:
+    """Import scipy.stats; errors are those of ``import_extra``.
+
+    Long work that ends with a correlation or an interval calls this function first, so that a missing scipy is reported
+    before the work.
+    """
+    return import_extra("scipy.stats", "eval", "evaluation")
 
 
 def _items(values: Any, gold: Any, axis: int) -> tuple[Values, Values]:
