@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.errors import InputError
-from twinvec.support.checks import shown
+from twinvec.errors import ConfigurationError, InputError
+from twinvec.support.checks import integer, shown
 from twinvec.support.extras import import_extra
 
 Values = npt.NDArray[np.floating[Any]]
@@ -66,8 +66,15 @@ def import_scipy_stats() -> Any:
 
 
 def _items(values: Any, gold: Any, axis: int) -> tuple[Values, Values]:
-    """Return two arrays of numbers; raise InputError unless they have equally many items along the axis, at least 2."""
+    """Return two arrays of numbers.
+
+    Raise InputError unless they have equally many items along the axis, at least 2, and ConfigurationError if one of
+    them has no such axis.
+    """
     arrays = _numbers(values, "values"), _numbers(gold, "gold")
+    integer(axis, "axis")
+    if any(each.ndim and not -each.ndim <= axis < each.ndim for each in arrays):
+        raise ConfigurationError(f"axis {axis}: values and gold have {arrays[0].ndim} and {arrays[1].ndim} dimensions")
     sizes = [each.shape[axis] if each.ndim else 1 for each in arrays]
     if sizes[0] != sizes[1] or sizes[0] < 2:
         raise InputError(f"values and gold: expected equally many, at least two, got {sizes[0]} and {sizes[1]}")

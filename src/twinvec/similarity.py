@@ -291,6 +291,8 @@ def _numbers(given: Any, name: str) -> npt.NDArray[Any]:
         if not isinstance(given, str | bytes | list | tuple):
             kind += f" of dtype {values.dtype}"
         raise InputError(f"{name}: expected an array of numbers, got a {kind}; encode texts first")
+    if values.dtype.kind == "c":
+        raise InputError(f"{name}: expected real numbers, got {values.dtype}")
     if values.dtype in (np.int8, np.uint8):
         raise InputError(
             f"{name}: expected float vectors, got {values.dtype}; Encoder.restore makes vectors of int8 "

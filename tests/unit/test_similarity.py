@@ -273,3 +273,8 @@ def test_numbers_that_are_objects_are_vectors():
 def test_objects_that_are_no_numbers(given, kind):
     with pytest.raises(InputError, match=f"vectors: expected an array of numbers, got {kind}; encode texts first"):
         most_similar_pairs(given)
+
+
+def test_complex_numbers_are_refused():
+    with pytest.raises(InputError, match="vectors: expected real numbers, got complex128"):
+        most_similar_pairs(np.fft.fft(np.eye(4)))
