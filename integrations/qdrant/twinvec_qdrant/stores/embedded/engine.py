@@ -19,6 +19,7 @@ import qdrant_edge as edge
 
 from twinvec.errors import StoreCorruptError, StoreError, StoreUnavailableError, TwinvecError
 from twinvec.support.atomic import is_disk_full
+from twinvec.support.cpu import interpreter_ends
 from twinvec_qdrant.stores.base import CollectionGoneError, Damage, closed_error
 from twinvec_qdrant.stores.conditions import Conditions, field_is
 from twinvec_qdrant.stores.embedded.checksums import Checksums, named_files, times_tell
@@ -78,7 +79,8 @@ class SharedEngine:
         """Begin the first turn, and start to give turns to other processes; ``create`` makes the files if missing."""
         self._begin(create)
         self._identity = self._original.identity()
-        threading.Thread(target=self._give_when_idle, name="twinvec-turns", daemon=True).start()
+        if not interpreter_ends():  # otherwise closing gives the turn
+            threading.Thread(target=self._give_when_idle, name="twinvec-turns", daemon=True).start()
 
     def _begin(self, create: Callable[[], None] | None = None) -> None:
         """Take the turn, check the files and open the engine, unless this process already has it open.
