@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, Unpack, get_args, ov
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.arrays import BoolArray, FloatArray, IntArray
+from twinvec.arrays import BoolArray, FloatArray, FloatsOfAnySize, IntArray
 from twinvec.engines import EngineName, Precision
 from twinvec.engines.base import Engine, check_finite
 from twinvec.engines.exports import find_ranges
@@ -374,7 +374,7 @@ class Encoder(TruncationCounter):
         spans = self.tokenizer.spans([prefix + text for text in check_texts(texts, self.max_text_bytes)])
         return [np.maximum(spans_T2 - len(prefix), 0) for spans_T2 in spans]
 
-    def similarity(self, first: FloatArray, second: FloatArray) -> FloatArray:
+    def similarity(self, first: FloatsOfAnySize, second: FloatsOfAnySize) -> FloatArray:
         """Return the cosines of vectors of ``encode``, from -1 to 1: shape (n, m).
 
         Args:
