@@ -285,7 +285,9 @@ def _numbers(given: Any, name: str) -> npt.NDArray[Any]:
         raise InputError(f"{name}: expected an array of numbers: {error}") from None
     if values.dtype.kind == "O" and values.ndim and not any(isinstance(each, str | bytes) for each in values.flat):
         with suppress(TypeError, ValueError, OverflowError):
-            return values.astype(np.float32)
+            rows = np.asarray(values.tolist())  # a column of a table holds one array for each row
+            if rows.dtype.kind not in "US":
+                return rows.astype(np.float32)
     if values.dtype.kind in "USO":
         kind = type(given).__name__
         if not isinstance(given, str | bytes | list | tuple):
