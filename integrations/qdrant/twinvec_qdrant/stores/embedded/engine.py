@@ -191,10 +191,11 @@ class SharedEngine:
         """Return whether the folder that this process has opened was removed or replaced, even if it is back by now."""
         if self._is_abandoned:
             return True
-        if self._identity is None or self._copy is not None:  # copies are compared with their originals elsewhere
+        identity = self._identity  # read once: another thread may close the collection meanwhile
+        if identity is None or self._copy is not None:  # copies are compared with their originals elsewhere
             return False
         try:
-            return self._original.identity() != self._identity
+            return self._original.identity() != identity
         except OSError:  # the identity is unknown, for example on a share that does not answer
             return False
 
@@ -478,14 +479,30 @@ def engine_errors(location: str, action: str, otherwise: type[StoreError] = Stor
     """Raise the engine's exceptions and panics as twinvec's errors, which say that the engine could not ``action``.
 
     An ``OSError``, a full disk and too many open files become a ``StoreUnavailableError``, all others ``otherwise``.
+    An exception that a signal handler has raised meanwhile, such as that of a task queue's time limit, stays as it is.
     """
     try:
         yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, TwinvecError):
         raise
-    except OSError as error:
-        raise StoreUnavailableError(f"{location}: could not {action}: {error.strerror or error}") from error
     except BaseException as error:  # a panic of the engine is not an Exception
+        if _is_of_handler(error):
+            raise
+        if isinstance(error, OSError):
+            raise StoreUnavailableError(f"{location}: could not {action}: {error.strerror or error}") from error
         kind = StoreUnavailableError if is_disk_full(error) or too_many_files(error) else otherwise
         remedy = f"; {REMEDY}" if kind is StoreCorruptError else ""
         raise kind(f"{location}: the engine could not {action}: {error}{remedy}") from error
+
+
+def _is_of_handler(error: BaseException) -> bool:
+    """Return whether a signal handler must have raised an error, because the engine raises no error of this class.
+
+    The engine raises ``Exception`` itself, more special classes of Python, and panics. A ``TimeoutError`` of the file
+    system has an ``errno``.
+    """
+    if isinstance(error, TimeoutError):
+        return error.errno is None
+    nearest = next(each for each in type(error).__mro__ if each.__module__ == "builtins")
+    is_own_class = nearest in (Exception, BaseException) and type(error) is not nearest
+    return is_own_class and type(error).__module__ != "pyo3_runtime"
