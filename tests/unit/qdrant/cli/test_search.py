@@ -380,7 +380,7 @@ def test_the_payload_of_a_document_is_shown_without_the_marks_of_python(twinvec,
     )
 
 
-def test_a_document_is_shown_for_people(twinvec, filled, folder):
+def test_a_document_is_shown_for_people(twinvec, filled, folder, monkeypatch):
     shown = twinvec("show", "guide.md", *filled).out
     assert shown == f"guide.md\nnotes\n\n{GUIDE}"
     assert twinvec("show", "guide.md#1", "-c", "notes", *filled).out == f"guide.md\n\n{GUIDE}"
@@ -388,6 +388,10 @@ def test_a_document_is_shown_for_people(twinvec, filled, folder):
     done = twinvec("show", "guid.md", *filled)
     assert done.code == 1
     assert "'guide.md'" in done.err
+    monkeypatch.chdir(folder / "more")
+    assert twinvec("show", folder / "guide.md", *filled).out == shown
+    assert twinvec("show", "../guide.md", *filled).out == shown
+    assert twinvec("show", "a b.txt", *filled).out.startswith("more/a b.txt\nnotes\n")
     (folder / "guide.md").unlink()
     assert "A certificate is renewed" in twinvec("show", "guide.md", *filled).out, "the collection still has it"
 

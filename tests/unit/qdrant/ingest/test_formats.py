@@ -170,6 +170,31 @@ def test_a_file_without_a_byte_is_empty(suffix, tmp_path):
     assert read(path) == Empty(path.name, "holds no text")
 
 
+@pytest.mark.parametrize(
+    ("name", "beginning", "reason"),
+    [
+        ("disk.iso", bytes(9), "a binary file (it holds NUL bytes) of a format that cannot be converted"),
+        ("logs.tar.gz", b"\x1f\x8b\x08", "compressed with gzip; decompress it, and ingest its content"),
+        (
+            "a.log",
+            "é".encode() * 40_000,
+            "the file has 8,388,609 bytes, more than the limit of 8,388,608; split it first",
+        ),
+        (
+            "b.log",
+            b"x" + "é".encode() * 40_000,
+            "the file has 8,388,609 bytes, more than the limit of 8,388,608; split it",
+        ),
+    ],
+)
+def test_of_large_files_only_texts_are_to_be_split(name, beginning, reason, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(beginning)
+    with path.open("ab") as file:
+        file.truncate(MAX_TEXT_BYTES + 1)
+    assert read(path).reason.startswith(reason)
+
+
 @pytest.mark.parametrize(("name", "kind"), [("pot.PNG", "picture"), ("talk.mp4", "recording"), ("a.woff2", "font")])
 def test_pictures_recordings_and_fonts_are_empty(name, kind, tmp_path):
     path = tmp_path / name

@@ -73,6 +73,8 @@ NAMED_SUFFIXES = (".txt", *sorted({*SLOW_SUFFIXES, *MARKDOWN_SUFFIXES, *RESTRUCT
 MAX_CONVERTED_BYTES = 256 * 1024 * 1024
 """Largest size of a file whose format is slow to parse, and of a JSON file with records."""
 
+_BEGINNING_BYTES = 64 * 1024  # length of the beginning that shows whether a large file is text
+
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
@@ -111,8 +113,8 @@ def take_file(path: Path, identity: str, version: int) -> FileBytes | Failure:
     if identity != printable(identity):
         return Failure(printable(identity), NOT_UTF8)
     suffix = path.suffix.lower()
-    limit = MAX_CONVERTED_BYTES if is_slow(suffix, version) else MAX_TEXT_BYTES
-    return _or_failure(identity, suffix, lambda: FileBytes(identity, suffix, read_bytes(path, limit), version))
+    limit, check = (MAX_CONVERTED_BYTES, None) if is_slow(suffix, version) else (MAX_TEXT_BYTES, decode)
+    return _or_failure(identity, suffix, lambda: FileBytes(identity, suffix, read_bytes(path, limit, check), version))
 
 
 def parse_file(file: FileBytes) -> Document | Failure:
@@ -120,8 +122,11 @@ def parse_file(file: FileBytes) -> Document | Failure:
     return _or_failure(file.identity, file.suffix, lambda: _parsed(file))
 
 
-def read_bytes(path: Path, limit: int) -> bytes:
+def read_bytes(path: Path, limit: int, check: Callable[[bytes], object] | None = None) -> bytes:
     """Return the content of a regular file.
+
+    ``check`` is called with the first bytes of a file that is larger than ``limit``. It may raise a ``DocumentError``
+    that says more: it would be of no use to split a large archive.
 
     Raises:
         UnreadError: the file is not regular, or has changed while it was read.
@@ -132,6 +137,8 @@ def read_bytes(path: Path, limit: int) -> bytes:
     with path.open("rb") as file:
         before = os.fstat(file.fileno())
         if before.st_size > limit:
+            if check is not None:
+                check(file.read(_BEGINNING_BYTES))
             raise DocumentError(
                 f"the file has {before.st_size:,} bytes, more than the limit of {limit:,}; split it first"
             )
