@@ -1,4 +1,4 @@
-"""Points that LangChain's or LlamaIndex's Qdrant store adds to a collection of twinvec: no search finds them."""
+"""Points that LangChain's or LlamaIndex's Qdrant store writes into a collection of twinvec: they disturb nothing."""
 
 from __future__ import annotations
 
@@ -53,3 +53,16 @@ def test_no_search_finds_them(opened, words, write):
         assert [hit.id for hit in collection.search(TEXT, 1, feedback=2)] == ["soup"]
         assert [hit.id for hit in collection.search_diverse(TEXT, 2)] == ["soup", "cake"]
         assert [hit.id for hit in collection.search_vector(words.encode_query([TEXT])[0], 1)] == ["soup"]
+
+
+def test_a_chunk_that_they_overwrite_counts_as_missing_and_is_written_again(opened, words):
+    client, place = opened
+    with Collection.open("recipes", encoder=words, chunking=False, **place) as collection:
+        collection.ingest(RECIPES)
+        keys = {"vector_name": "dense", "content_payload_key": "text", "metadata_payload_key": "metadata"}
+        theirs = langchain_store(client, words, "recipes", **keys)
+        (soup,) = theirs.similarity_search(TEXT, k=1)
+        theirs.add_texts(["soup of onions"], ids=[soup.metadata["_id"]])
+        assert collection.verify(repair=True).incomplete == ["soup"]
+        assert (collection.ingest(RECIPES).updated, collection.verify().sound) == (1, True)
+        assert [hit.text for hit in collection.search(TEXT, 1)] == [TEXT]
