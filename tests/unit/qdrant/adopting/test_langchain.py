@@ -87,6 +87,19 @@ def test_what_the_old_class_writes_meanwhile_is_adopted_by_the_next_call(theirs,
     assert (theirs.adopt("langchain", words).adopted, theirs.adopt("langchain", words).unchanged) == (0, 0)
 
 
+def test_documents_of_ours_that_the_old_class_has_deleted_are_removed(theirs, words):
+    store = langchain_store(theirs.client, words)
+    fill_langchain(store)
+    theirs.adopt("langchain", words)
+    with theirs.opened(encoder=words) as collection:
+        collection.ingest([{"id": "kept", "text": "kept"}, {"id": "gone", "text": "gone"}, {"id": "blank", "text": ""}])
+        (gone,) = store.similarity_search("gone", k=1)
+        store.delete([gone.metadata["_id"]])
+        assert theirs.adopt("langchain", words).removed == 1
+        assert sorted(collection.find())[50:] == ["blank", "kept"]
+        assert collection.verify().sound
+
+
 def test_a_document_that_the_old_class_has_changed_stands_in_the_way_of_nothing(theirs, words, tmp_path):
     """Its point has no fields of twinvec until it is adopted again."""
     store = langchain_store(theirs.client, words)
