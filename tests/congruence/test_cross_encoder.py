@@ -15,6 +15,7 @@ from twinvec import CrossEncoderReranker
 
 _WORDS = "how do i compare two files the fox jumps Größe 日本語 moon 384,400 query(document) ; hits"
 WORDS = _WORDS.split()
+INPUTS = ["input_ids", "attention_mask"]
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,25 @@ def test_segments_matter_to_bert(tiny_cross_encoder, pairs):
     batch = tokens.batch(np.arange(5), reranker._model.tokenizer.pad_id)
     without = type(batch)(batch.ids_BT, batch.mask_BT)
     assert np.abs(reranker.engine.logits(batch) - reranker.engine.logits(without)).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("settings", "segments"),
+    [
+        ({"tokenizer_class": "TokenizersBackend"}, False),
+        ({"tokenizer_class": "TokenizersBackend", "model_input_names": [*INPUTS, "token_type_ids"]}, True),
+        ({"model_input_names": INPUTS}, False),
+    ],
+)
+def test_only_named_inputs_have_segments(tiny_cross_encoder, tmp_path, pairs, settings, segments):
+    """A tokenizer of one's own often names its inputs, or belongs to no class of a model."""
+    folder = shutil.copytree(tiny_cross_encoder("bert"), tmp_path / "own")
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+    ours = CrossEncoderReranker(folder).score(pairs)
+    np.testing.assert_allclose(ours, reference(folder, "bert").predict(pairs), atol=1e-5)
+    unchanged = CrossEncoderReranker(tiny_cross_encoder("bert")).score(pairs)
+    assert np.allclose(ours, unchanged, atol=1e-5) == segments
 
 
 @pytest.mark.parametrize("activation", ["Identity", "Sigmoid"])

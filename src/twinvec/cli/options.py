@@ -271,7 +271,10 @@ class TaskOptions:
     candidates: Annotated[int, typer.Option(min=1, help="Number of hits to rerank.")] = 100
 
     def load(self, *, corpus_optional: bool = False) -> Tasks:
-        """Read all files, as ``load_tasks`` does. Raise BadParameter (exit code 2) if no file is given."""
+        """Read all files, as ``load_tasks`` does.
+
+        Raise BadParameter (exit code 2) if no file is given, or if an option has no effect on the given ones.
+        """
         from twinvec.evaluation.measures import deepest
         from twinvec.evaluation.suite import load_tasks
 
@@ -281,6 +284,10 @@ class TaskOptions:
         given: dict[str, Any] = {name: value for name, value in vars(self).items() if value is not None}
         if self.rerank == "none":
             del given["rerank"]
+        if "rerank" in given and not self.ir:
+            raise typer.BadParameter("--rerank reranks the hits of retrieval sets: give --ir")
+        if self.nli_train is not None and not self.nli:
+            raise typer.BadParameter("--nli-train fits the head that --nli measures: give --nli")
         given["measures"] = [name.strip().lower() for name in self.measures.split(",") if name.strip()]
         with wrong_usage():
             deepest(given["measures"])

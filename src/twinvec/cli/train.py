@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
+from contextlib import redirect_stdout
 from dataclasses import asdict, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,14 +57,14 @@ def train(
     from twinvec.training.losses.distributed import is_main_process
     from twinvec.training.run.config import FieldError, read_config
     from twinvec.training.run.model_card import batch_rows, unit_of
-    from twinvec.training.run.train import train as run
 
     check_input_file(config)
     if not is_main_process():
         logging.getLogger("twinvec").setLevel(logging.ERROR)  # the main process logs the same warnings
     checked = read_config(config)
     try:
-        report = run(checked, output)
+        with redirect_stdout(sys.stderr):
+            report = _train(checked, output)
     except (FieldError, ModelError) as error:
         raise type(error)(f"{config}: {error}") from error
     if not is_main_process():
@@ -76,6 +79,16 @@ def train(
         typer.echo(f"  {line}")
     for name, score in report.after.items():
         typer.echo(f"  {name}: {report.before[name]:.2f} -> {score:.2f}")
+
+
+def _train(config: TrainConfig, output: Path) -> TrainReport:
+    """Train, and let wandb report now what it would print to stdout when the process ends."""
+    from twinvec.training.run.train import train as run
+
+    report = run(config, output)
+    if "wandb" in config.schedule.report_to:
+        import_module("wandb").finish()
+    return report
 
 
 def _kept_line(config: TrainConfig, report: TrainReport) -> str:

@@ -83,7 +83,8 @@ class TextTokenizer:
 
     Inputs are truncated to ``max_tokens``, special tokens included, at the side ``cut_side`` ("left" or "right").
     ``lower_case`` lower-cases them first (sentence-transformers' ``do_lower_case``). The model has embeddings for the
-    ids below ``model_ids``; None means that this number is unknown.
+    ids below ``model_ids``; None means that this number is unknown. ``has_segments`` says whether the model is told
+    which tokens of a pair belong to its second text.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class TextTokenizer:
         settings = optional_json(folder / "tokenizer_config.json")
         self.cut_side = "left" if settings.get("truncation_side") == "left" else "right"
         self._truncating.enable_truncation(max_tokens, direction=self.cut_side)
+        self.has_segments = _has_segments(settings)
         self.pad_id = _pad_id(folder, settings, self._whole)
         self._unknown_id = _unknown_id(settings, self._whole)
 
@@ -108,11 +110,11 @@ class TextTokenizer:
         return self._encode(texts, with_types=False)
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> TokenIds:
-        """Return token ids and segments of pairs; the longer text of a pair is truncated first.
+        """Return token ids of pairs, and with ``has_segments`` their segments; the longer text is truncated first.
 
         Raise ModelIntegrityError for a token without an embedding.
         """
-        return self._encode(pairs, with_types=True)
+        return self._encode(pairs, with_types=self.has_segments)
 
     def count(self, texts: Sequence[str | tuple[str, str]]) -> npt.NDArray[np.int64]:
         """Count the tokens of each text or pair before truncation, special tokens included: shape (n,)."""
@@ -318,6 +320,19 @@ def _convert(folder: Path) -> Tokenizer:
             "tokenizer that tokenizer.json can hold"
         )
     return tokenizer
+
+
+def _has_segments(settings: dict[str, Any]) -> bool:
+    """Return whether transformers gives segments to pairs, given the settings of ``tokenizer_config.json``.
+
+    The names of the inputs decide. Without them, the class does: transformers 5 calls a tokenizer that belongs to no
+    model "TokenizersBackend" and gives it no segments. (Earlier versions called it "PreTrainedTokenizerFast" and gave
+    it segments.)
+    """
+    names = settings.get("model_input_names")
+    if isinstance(names, list):
+        return "token_type_ids" in names
+    return bool(settings.get("tokenizer_class") != "TokenizersBackend")
 
 
 def _pad_id(folder: Path, settings: dict[str, Any], tokenizer: Tokenizer) -> int:

@@ -35,7 +35,7 @@ train run.yaml -o trained
 train cross.yaml -o cross
 train lora.yaml -o adapted
 mine pairs.jsonl -o mined.jsonl --model MODEL --denoise cross
-evaluate MODEL --questions pairs.jsonl --rerank maxsim
+evaluate MODEL --questions pairs.jsonl
 compare MODEL trained -o report --questions pairs.jsonl
 ingest docs -c docs --model MODEL
 search dogs -c docs --rerank maxsim

@@ -241,6 +241,8 @@ def test_a_collection_is_measured_with_other_indexes(twinvec, beir, store, tmp_p
         (["--sts", "no.tsv"], "give MODEL or --collection"),
         (["--collection", "c"], "give --ir"),
         (["default", "--forms", "costs.png"], "give --ir"),
+        (["default", "--rerank", "maxsim"], "--rerank reranks the hits of retrieval sets: give --ir"),
+        (["default", "--nli-train", "no.tsv"], "--nli-train fits the head that --nli measures: give --nli"),
         (["bm25"], "nothing to evaluate on"),
         (
             ["bm25", "--ir", "BEIR", "--forms", "costs.png"],

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -177,6 +180,15 @@ def test_warnings_come_from_one_process(twinvec, folder, caplog, monkeypatch):
 def test_what_train_prints_as_json_is_json_alone(twinvec, folder):
     report = json.loads(twinvec("train", folder / "run.yaml", "-o", folder / "model", "--json"))
     assert set(report["before"]) == set(report["after"]) == {"pairs.mrr@10", "pairs.accuracy@1"}
+
+
+@pytest.mark.slow
+def test_what_libraries_print_is_not_on_standard_output(folder):
+    """With this variable, transformers prints a line when it is imported."""
+    command = [sys.executable, "-m", "twinvec", "train", folder / "run.yaml", "-o", folder / "model", "--json"]
+    done = subprocess.run(command, env={**os.environ, "WANDB_MODE": "offline"}, capture_output=True, text=True)
+    assert "offline" in done.stderr
+    assert json.loads(done.stdout)["steps"] == 2
 
 
 def test_a_folder_in_use_is_refused_before_the_libraries_are_imported(folder, monkeypatch):

@@ -100,7 +100,7 @@ class PairRows:
 
     def rows(self, indices: Sequence[int]) -> list[Row]:
         """Return the pairs at ``indices``, with ``sentence1``, ``sentence2`` and ``label``, from 0 to 1."""
-        places = self._kept[np.asarray(indices)]
+        places = self._kept[np.asarray(indices, dtype=np.int64)]
         owners = np.searchsorted(self._ends, places, side="right")
         parts = places - np.concatenate([[0], self._ends])[owners]
         rows = self._rows.rows(owners.tolist())

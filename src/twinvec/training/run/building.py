@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerFast, PrinterCallback, set_seed
 from transformers.integrations.integration_utils import TensorBoardCallback
 
 from twinvec.engines.loaded_model import load_tokenizer
-from twinvec.engines.torch import limit_threads
+from twinvec.engines.torch import has_segments, limit_threads
 from twinvec.errors import ModelError
 from twinvec.models.backbone import BackboneSpec, is_classifier, label_count, read_backbone, read_transformer_config
 from twinvec.models.cross_encoder_spec import read_classifier
@@ -135,14 +135,25 @@ def _keep_tokens(model: Any, backbone: BackboneSpec) -> None:
     """Make a model tokenise and truncate texts as an ``Encoder`` of its folder does, and save that tokenizer.
 
     transformers builds some tokenizers by the rules of a class, not by ``tokenizer.json``. For BERT with the vocabulary
-    of XLM-RoBERTa, such as older copies of paraphrase-multilingual-MiniLM-L12-v2, most tokens then differ.
+    of XLM-RoBERTa, such as older copies of paraphrase-multilingual-MiniLM-L12-v2, most tokens then differ. For a class
+    that belongs to no model, transformers 5 leaves out the segments of pairs.
     """
-    probes, own = list(SPACE_PROBES), load_tokenizer(backbone).for_chunking()
+    probes, served = list(SPACE_PROBES), load_tokenizer(backbone)
+    own = served.for_chunking()
     if model.tokenizer(probes, verbose=False)["input_ids"] != [each.ids for each in own.encode_batch(probes)]:
         model[0].processor = PreTrainedTokenizerFast.from_pretrained(
             backbone.folder, tokenizer_object=own, local_files_only=True
         )
+    if isinstance(model, CrossEncoder) and served.has_segments and has_segments(model[0].auto_model):
+        _name_segments(model.tokenizer)
     model.max_seq_length = backbone.max_tokens
+
+
+def _name_segments(tokenizer: Any) -> None:
+    """Let a tokenizer give segments to pairs, here and wherever transformers loads it after it was saved."""
+    if "token_type_ids" not in tokenizer.model_input_names:
+        tokenizer.model_input_names = [*tokenizer.model_input_names, "token_type_ids"]
+        tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names
 
 
 def _warn_of_unused_prompts(prompts: dict[str, str], objective: str, default: str | None) -> None:

@@ -137,6 +137,8 @@ _OTHER_NAMES = {
     "batch_size": "batches.size",
     "per_device_train_batch_size": "batches.size",
     "gradient_accumulation_steps": "batches.size",
+    "gradient_checkpointing": "batches.kept_tokens",
+    "mini_batch_size": "batches.token_budget",
     "num_train_epochs": "schedule.epochs",
     "max_steps": "schedule.steps",
     "lr": "schedule.learning_rate",

@@ -87,6 +87,7 @@ def test_what_is_no_text_fails_alone(folder):
     (folder / "marked.txt").write_bytes("\ufeffKöln".encode())
     (folder / "empty.txt").touch()
     with (folder / "huge.txt").open("wb") as huge:
+        huge.write(b"tea\n" * 2**14)
         huge.truncate(50 * 2**20)
     (folder / "gone.txt").symlink_to(folder / "nowhere")
     os.mkfifo(folder / "pipe")

@@ -88,6 +88,10 @@ def classifier(**fields):
 
 
 WRONG = {
+    "a field of the library's arguments": (
+        changed(gradient_checkpointing=True),
+        r"gradient_checkpointing: is not known; did you mean batches\.kept_tokens\?",
+    ),
     "an unknown field": (changed(epoch=3), r"run\.yaml: epoch: is not known; did you mean schedule\.epochs\?"),
     "an unknown field below": (
         changed(batches={"sizes": 3}),

@@ -281,6 +281,20 @@ def test_a_model_is_trained_on_the_tokens_that_it_is_served_with(run, tmp_path, 
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("own", ["PreTrainedTokenizerFast", "TokenizersBackend"])
+def test_a_cross_encoder_is_trained_with_the_segments_that_it_is_served_with(run, tmp_path, own):
+    """transformers 5 leaves out the segments for both classes; earlier versions gave them for the first."""
+    from sentence_transformers import CrossEncoder
+
+    base = build_cross_encoder(tmp_path / "base", "bert")
+    path = base / "tokenizer_config.json"
+    path.write_text(json.dumps(read_json(path) | {"tokenizer_class": own}))
+    run(SCORED_TO_1, kind="cross-encoder", model=str(base), objective={"name": "graded"})
+    trained, pairs = CrossEncoder(str(tmp_path / "model"), device="cpu"), [("how do files work", "all about files")]
+    assert ("token_type_ids" in trained.preprocess(pairs)) == (own == "PreTrainedTokenizerFast")
+    np.testing.assert_allclose(CrossEncoderReranker(tmp_path / "model").score(pairs), trained.predict(pairs), atol=1e-5)
+
+
 def ids_of(tokenizer, texts):
     return [each.ids for each in tokenizer.for_chunking().encode_batch(texts)]
 
@@ -634,6 +648,16 @@ def test_a_cross_encoder_learns_scores_from_a_bare_encoder(run, tmp_path, tiny_m
     )
     assert set(report.after) == {"sts.spearman", "sts.pearson"}
     assert CrossEncoderReranker(tmp_path / "model").score([("a", "b")]).shape == (1,)
+
+
+@pytest.mark.parametrize("objective", ["graded", "binary"])
+def test_a_cross_encoder_learns_from_several_datasets(run, tmp_path, objective):
+    """Each batch is of one dataset and asks the others for none of their rows."""
+    rows = SCORED_TO_1 if objective == "graded" else [{**row, "negatives": ["nothing"]} for row in PAIRS]
+    (tmp_path / "more.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:8]))
+    data = [{"path": "rows.jsonl"}, {"path": "more.jsonl"}]
+    report = run(rows, kind="cross-encoder", objective={"name": objective}, data=data)
+    assert report.rows == (len(rows) + 8) * (1 if objective == "graded" else 2)
 
 
 def test_a_cross_encoder_needs_negatives(run, monkeypatch):
