@@ -50,6 +50,10 @@ def sending(store, pieces, status=200, *, whole=True):
 
         do_DELETE = do_GET
 
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send(pieces, status)
+
         def send(self, pieces, status):
             self.send_response(status)
             self.send_header("Transfer-Encoding", "chunked")
@@ -151,6 +155,23 @@ def test_a_process_of_an_older_version_is_named(store, run, status, command):
     assert ended == 1
     assert "is of an older version of twinvec and cannot do this" in errors
     assert "stop that process and run the same command again" in errors
+
+
+def test_a_search_of_an_older_version_is_shown(store, run):
+    """The answer has the fields of November 2026."""
+    hit = {"id": "n07", "text": "note 7", "score": 0.5, "scores": {"dense": 0.5}, "payload": {"source": "n07"}}
+    result = {"query": "seven", "seconds": 0.1, "rerank_seconds": None, "hits": [hit]}
+    answer = {"collections": ["notes"], "roots": {"notes": []}, "results": [result]}
+    with sending(store, [json.dumps(answer).encode()]):
+        code, output, _ = run("search", "seven")
+    assert (code, "note 7" in output) == (0, True)
+
+
+def test_new_fields_of_a_later_version_are_ignored(store, run):
+    answer = {"sources": 20, "chunks": 20, "incomplete": [], "forgotten": [], "stray": 0, "of_a_later_version": 1}
+    with sending(store, [json.dumps(answer).encode()]):
+        code, output, _ = run("verify")
+    assert (code, "documents with missing chunks  0" in output) == (0, True)
 
 
 @pytest.fixture(scope="module")
