@@ -18,6 +18,7 @@ import models
 from http_servers import serving as answering
 from twinvec.cli import main
 from twinvec_qdrant import Collection, TemporaryBackup, backup_collection, restore_collection, serving_process
+from twinvec_qdrant.settings import NEWEST_READING
 from unit.qdrant.cli.test_served_store import KEY, READER, twinvec
 from unit.qdrant.test_serving import announced
 from unit.serve.processes import serving
@@ -172,6 +173,15 @@ def test_new_fields_of_a_later_version_are_ignored(store, run):
     with sending(store, [json.dumps(answer).encode()]):
         code, output, _ = run("verify")
     assert (code, "documents with missing chunks  0" in output) == (0, True)
+
+
+def test_files_are_not_sent_that_were_read_by_older_rules(store, run, tmp_path):
+    (tmp_path / "tea.md").write_text("green tea")
+    with sending(store, [json.dumps({"reading": NEWEST_READING + 1, "sources": 20, "points": 20}).encode()]):
+        code, _, errors = run("ingest", tmp_path / "tea.md")
+    assert code == 1
+    assert f"the collection 'notes' has the reading version {NEWEST_READING + 1}" in errors
+    assert "install the version of the process that serves the store" in errors
 
 
 @pytest.fixture(scope="module")
