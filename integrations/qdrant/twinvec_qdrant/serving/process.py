@@ -196,8 +196,8 @@ def check_not_served(path: str | Path) -> None:
     if found is not None and not found.is_this_process:
         raise ServedError(
             f"{Path(path)}: served by {found}; use its HTTP API ({found.address}/docs), or twinvec search, ingest, "
-            "update (without --watch), verify, migrate (without --ir), reindex, tune, get, show, delete, backup, "
-            "restore, drop, info or collections, which ask that process; for all else, stop that process first"
+            "update, verify, migrate (without --ir), reindex, tune, get, show, delete, backup, restore, drop, info or "
+            "collections, which ask that process; for all else, stop that process first"
         )
 
 
