@@ -167,7 +167,7 @@ def certificate(folder: Path) -> None:
 
 def test_keys_of_a_file_are_of_two_kinds(tmp_path):
     file = tmp_path / "keys"
-    file.write_text(f"# our keys\n\nread {KEY}\nwrite {OTHER}\n{KEY}-alone\n")
+    file.write_text(f"\ufeff# our keys\n\nread {KEY}\nwrite {OTHER}\n{KEY}-alone\n")
     keys = find_keys(file, {"TWINVEC_API_KEY": OTHER + "-env", "TWINVEC_READ_API_KEY": KEY + "-env"})
     assert [each.get_secret_value() for each in keys.read] == [KEY, KEY + "-env"]
     assert [each.get_secret_value() for each in keys.write] == [OTHER, KEY + "-alone", OTHER + "-env"]
@@ -437,7 +437,7 @@ def test_nothing_is_shared_between_origins_unless_asked_for():
 
 
 @pytest.mark.parametrize(
-    "origin", ["*", "search.example.com", "ftp://a", "https://a/b", "https://a?b", "https://u:p@a"]
+    "origin", ["*", "search.example.com", "ftp://a", "https://a/b", "https://a?b", "https://u:p@a", "https://*.a"]
 )
 def test_a_malformed_origin_is_refused_at_the_start(origin):
     with pytest.raises(ConfigurationError, match="is not an origin: expected http:// or https://"):

@@ -484,7 +484,7 @@ def test_documents_are_deleted_by_the_process(tiny, tmp_path):
 
 def test_keys_come_from_the_same_places(tiny, folder, tmp_path):
     keys = tmp_path / "keys"
-    keys.write_text(f"# of the tests\nread {READER}\nwrite {KEY}\n")
+    keys.write_text(f"\ufeff# of the tests\nread {READER}\nwrite {KEY}\n")
     search = ("search", "certificate", "-c", "docs", "--path", "store")
     ingest = ("ingest", "docs", "-c", "docs", "--path", "store")
     with serving(folder, tiny, "--api-key-file", str(keys)):
