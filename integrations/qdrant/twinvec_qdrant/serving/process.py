@@ -201,6 +201,19 @@ def check_not_served(path: str | Path) -> None:
         )
 
 
+def hidden_note(path: Path) -> str:
+    """Return what to do if the store is busy and another user's process may serve it; "" if no note says so."""
+    note = path / SERVING_FILE
+    try:
+        with open(note, "rb"):
+            return ""
+    except PermissionError:
+        is_empty = note.stat().st_size == 0  # a server that has ended leaves an empty file
+    except OSError:
+        return ""
+    return "" if is_empty else f"; if it is twinvec serve, run the command as its user, who alone may read {note}"
+
+
 def store_folder(path: str | Path) -> Path:
     """Return the folder of a store, which may be missing.
 
