@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import quopri
+import re
 import struct
 import zipfile
 from base64 import b64decode
@@ -130,6 +131,38 @@ def write_pptx(path: Path, titles: Sequence[str], *, picture: str | None = None)
             shown = shapes.add_picture(BytesIO(b64decode(_PNG)), 0, 10_000_000)
             shown._element.nvPicPr.cNvPr.set("descr", picture)
     show.save(path)
+
+
+OFFICE_VARIANTS = {  # ending -> ending of the usual document, and content type of the main part
+    "docm": ("docx", "application/vnd.ms-word.document.macroEnabled.main+xml"),
+    "dotm": ("docx", "application/vnd.ms-word.template.macroEnabledTemplate.main+xml"),
+    "dotx": ("docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.template.main+xml"),
+    "potm": ("pptx", "application/vnd.ms-powerpoint.template.macroEnabled.main+xml"),
+    "potx": ("pptx", "application/vnd.openxmlformats-officedocument.presentationml.template.main+xml"),
+    "ppsm": ("pptx", "application/vnd.ms-powerpoint.slideshow.macroEnabled.main+xml"),
+    "ppsx": ("pptx", "application/vnd.openxmlformats-officedocument.presentationml.slideshow.main+xml"),
+    "pptm": ("pptx", "application/vnd.ms-powerpoint.presentation.macroEnabled.main+xml"),
+    "xlsm": ("xlsx", "application/vnd.ms-excel.sheet.macroEnabled.main+xml"),
+    "xltm": ("xlsx", "application/vnd.ms-excel.template.macroEnabled.main+xml"),
+    "xltx": ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.template.main+xml"),
+}
+_MAIN_TYPE = re.compile(
+    r"application/vnd\.openxmlformats-officedocument\.\w+\.(?:document|presentation|sheet)\.main\+xml"
+)
+
+
+def save_as(path: Path, suffix: str) -> Path:
+    """Save an office file as one of ``OFFICE_VARIANTS``, beside it, and return the new path."""
+    saved = path.with_suffix(f".{suffix}")
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(saved, "w") as new:
+        for name in old.namelist():
+            part = old.read(name)
+            if name == "[Content_Types].xml":
+                text, changed = _MAIN_TYPE.subn(OFFICE_VARIANTS[suffix][1], part.decode())
+                assert changed == 1
+                part = text.encode()
+            new.writestr(name, part)
+    return saved
 
 
 def write_ipynb(path: Path, cells: Sequence[tuple[str, str]]) -> None:

@@ -44,7 +44,7 @@ SUBJECTS = {
         "Retrieval and similarity",
         "The protocols of retrieval, the search that `twinvec tune` chose, and similarity over arrays of vectors.",
         {
-            "twinvec.retrieval": "Mode Passage Reranker",
+            "twinvec.retrieval": "Mode Passage Reranker SpaceEncoder",
             "twinvec.retrieval.tuned_search": "TunedSearch Setting",
             "twinvec.similarity": "semantic_search most_similar_pairs cluster medoids",
         },

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -9,6 +11,9 @@ FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 ScoreArray = npt.NDArray[np.floating]
+FloatsOfAnySize = npt.NDArray[np.floating[Any]]
+"""Vectors or numbers that a caller passes in, also as float64 or float16; a result is a ``FloatArray``."""
+IntsOfAnySize = npt.NDArray[np.integer[Any]]
 
 _SMALLEST = 1e-12  # the eps of torch.nn.functional.normalize
 

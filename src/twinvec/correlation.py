@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.errors import InputError
-from twinvec.support.checks import shown
+from twinvec.errors import ConfigurationError, InputError
+from twinvec.support.checks import integer, shown
+from twinvec.support.extras import import_extra
 
 Values = npt.NDArray[np.floating[Any]]
 """One number for each item."""
@@ -41,25 +42,39 @@ def pair_similarities(first_ND: Values, second_ND: Values) -> dict[str, Values]:
 
 def spearman(values: Values, gold: Values, axis: int = -1) -> Any:
     """Spearman's rank correlation x 100, with ties at their mean rank; 0 if one side is constant."""
-    from scipy.stats import rankdata
-
     values, gold = _items(values, gold, axis)
+    rankdata = import_scipy_stats().rankdata
     return pearson(rankdata(values, axis=axis), rankdata(gold, axis=axis), axis=axis)
 
 
 def pearson(values: Values, gold: Values, axis: int = -1) -> Any:
     """Pearson's correlation x 100; 0 if one side is constant."""
-    from scipy.stats import ConstantInputWarning, pearsonr
-
     values, gold = _items(values, gold, axis)
+    stats = import_scipy_stats()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConstantInputWarning)
-        return 100 * np.nan_to_num(pearsonr(values, gold, axis=axis).statistic)
+        warnings.simplefilter("ignore", stats.ConstantInputWarning)
+        return 100 * np.nan_to_num(stats.pearsonr(values, gold, axis=axis).statistic)
+
+
+def import_scipy_stats() -> Any:
+    """Import scipy.stats; errors are those of ``import_extra``.
+
+    Long work that ends with a correlation or an interval calls this function first, so that a missing scipy is reported
+    before the work.
+    """
+    return import_extra("scipy.stats", "eval", "evaluation")
 
 
 def _items(values: Any, gold: Any, axis: int) -> tuple[Values, Values]:
-    """Return two arrays of numbers; raise InputError unless they have equally many items along the axis, at least 2."""
+    """Return two arrays of numbers.
+
+    Raise InputError unless they have equally many items along the axis, at least 2, and ConfigurationError if one of
+    them has no such axis.
+    """
     arrays = _numbers(values, "values"), _numbers(gold, "gold")
+    integer(axis, "axis")
+    if any(each.ndim and not -each.ndim <= axis < each.ndim for each in arrays):
+        raise ConfigurationError(f"axis {axis}: values and gold have {arrays[0].ndim} and {arrays[1].ndim} dimensions")
     sizes = [each.shape[axis] if each.ndim else 1 for each in arrays]
     if sizes[0] != sizes[1] or sizes[0] < 2:
         raise InputError(f"values and gold: expected equally many, at least two, got {sizes[0]} and {sizes[1]}")

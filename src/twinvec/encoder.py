@@ -7,7 +7,6 @@ an engine, and returns the vectors in input order. The vector of a text does not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import copy
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, Unpack, get_args, overload
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, Unpack, get_args, ov
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.arrays import BoolArray, FloatArray, IntArray
+from twinvec.arrays import BoolArray, FloatArray, FloatsOfAnySize, IntArray
 from twinvec.engines import EngineName, Precision
 from twinvec.engines.base import Engine, check_finite
 from twinvec.engines.exports import find_ranges
@@ -126,9 +125,10 @@ class Encoder(TruncationCounter):
         found = model if isinstance(model, ModelFolder) else find_model(model, cache_folder)
         dim = None if dim is None else integer(dim, "dim")
         max_tokens = None if max_tokens is None else integer(max_tokens, "max_tokens")
-        settings = {"dim": dim, "max_tokens": max_tokens, "prompts": prompts, "default_prompt": default_prompt}
-        self.overrides: dict[str, Any] = {name: copy(value) for name, value in settings.items() if value is not None}
         self._model = load_encoder(found, read_spec(found.path).override(dim, max_tokens, prompts, default_prompt))
+        own_prompts = None if prompts is None else dict(prompts)
+        settings = {"dim": dim, "max_tokens": max_tokens, "prompts": own_prompts, "default_prompt": default_prompt}
+        self.overrides: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
         self._ranges = find_ranges(self._model)
         self.name = found.name
         self.space = self._model.space
@@ -374,7 +374,7 @@ class Encoder(TruncationCounter):
         spans = self.tokenizer.spans([prefix + text for text in check_texts(texts, self.max_text_bytes)])
         return [np.maximum(spans_T2 - len(prefix), 0) for spans_T2 in spans]
 
-    def similarity(self, first: FloatArray, second: FloatArray) -> FloatArray:
+    def similarity(self, first: FloatsOfAnySize, second: FloatsOfAnySize) -> FloatArray:
         """Return the cosines of vectors of ``encode``, from -1 to 1: shape (n, m).
 
         Args:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from twinvec.arrays import FloatArray, IntArray, largest, unit, without_direction
+from twinvec.arrays import FloatArray, FloatsOfAnySize, IntArray, IntsOfAnySize, largest, unit, without_direction
 from twinvec.errors import ConfigurationError, InputError
 from twinvec.support.checks import check_choice, integer, number
 from twinvec.support.extras import import_extra
@@ -27,7 +27,7 @@ _SEED = 0
 
 
 def semantic_search(
-    queries: FloatArray, corpus: FloatArray, limit: int = 10, *, measure: Measure = "cosine"
+    queries: FloatsOfAnySize, corpus: FloatsOfAnySize, limit: int = 10, *, measure: Measure = "cosine"
 ) -> tuple[FloatArray, IntArray]:
     """Find the nearest vectors of ``corpus`` for each query, by exact search.
 
@@ -67,7 +67,7 @@ def semantic_search(
     return scores, rows
 
 
-def cosines(first: FloatArray, second: FloatArray, dim: int) -> FloatArray:
+def cosines(first: FloatsOfAnySize, second: FloatsOfAnySize, dim: int) -> FloatArray:
     """``Encoder.similarity`` for vectors of ``dim`` numbers; the cosine with a zero vector is 0."""
     first_ND, second_MD = (_vectors(each, name, dim) for each, name in ((first, "first"), (second, "second")))
     products: FloatArray = unit(first_ND) @ unit(second_MD).T
@@ -83,7 +83,7 @@ def _vectors(given: Any, name: str, dim: int) -> FloatArray:
 
 
 def most_similar_pairs(
-    vectors: FloatArray, limit: int = 100, *, threshold: float | None = None
+    vectors: FloatsOfAnySize, limit: int = 100, *, threshold: float | None = None
 ) -> tuple[FloatArray, IntArray]:
     """Find the pairs of different rows with the highest cosines, by exact search over all N (N - 1) / 2 pairs.
 
@@ -121,7 +121,7 @@ def most_similar_pairs(
 
 
 def cluster(
-    vectors: FloatArray,
+    vectors: FloatsOfAnySize,
     method: ClusteringMethod = "kmeans",
     *,
     clusters: int | None = None,
@@ -171,7 +171,7 @@ def cluster(
     return _by_size(np.asarray(model.fit_predict(vectors_ND), dtype=np.int64))
 
 
-def medoids(vectors: FloatArray, labels: IntArray) -> dict[int, int]:
+def medoids(vectors: FloatsOfAnySize, labels: IntsOfAnySize) -> dict[int, int]:
     """Return the row nearest to the mean of each cluster, by cosine: label -> row."""
     vectors_ND = unit(_table(vectors, "vectors"))
     labels_N = np.asarray(labels)
@@ -285,12 +285,16 @@ def _numbers(given: Any, name: str) -> npt.NDArray[Any]:
         raise InputError(f"{name}: expected an array of numbers: {error}") from None
     if values.dtype.kind == "O" and values.ndim and not any(isinstance(each, str | bytes) for each in values.flat):
         with suppress(TypeError, ValueError, OverflowError):
-            return values.astype(np.float32)
+            rows = np.asarray(values.tolist())  # a column of a table holds one array for each row
+            if rows.dtype.kind not in "US":
+                return rows.astype(np.float32)
     if values.dtype.kind in "USO":
         kind = type(given).__name__
         if not isinstance(given, str | bytes | list | tuple):
             kind += f" of dtype {values.dtype}"
         raise InputError(f"{name}: expected an array of numbers, got a {kind}; encode texts first")
+    if values.dtype.kind == "c":
+        raise InputError(f"{name}: expected real numbers, got {values.dtype}")
     if values.dtype in (np.int8, np.uint8):
         raise InputError(
             f"{name}: expected float vectors, got {values.dtype}; Encoder.restore makes vectors of int8 "

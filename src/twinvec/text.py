@@ -32,8 +32,8 @@ def check_text(text: object, where: str, max_bytes: int = MAX_TEXT_BYTES) -> str
 
 
 def is_list(value: object) -> bool:
-    """Return whether a value is iterable; a string, bytes and an array without dimensions do not count."""
-    return hasattr(value, "__iter__") and not isinstance(value, (str, bytes)) and getattr(value, "ndim", 1) != 0
+    """Return whether a value is iterable; a string, bytes, a class and an array without dimensions do not count."""
+    return hasattr(value, "__iter__") and not isinstance(value, (str, bytes, type)) and getattr(value, "ndim", 1) != 0
 
 
 def is_table(value: object) -> bool:

@@ -45,6 +45,27 @@ def test_a_hit_has_its_place_its_passage_and_the_score_of_each_stage(visit, serv
     expect(page.locator(".summary")).to_contain_text(re.compile(r"^\d+ hits in \d+ ms"))
 
 
+def test_a_passage_of_several_hits_is_shown_once(visit, server):
+    page = visit(server)
+    only(page, "handbook")
+    wanted = search(page, QUESTION)
+    answered = wanted.first.locator(".passage").inner_text()
+
+    def twice(route):
+        found = route.fetch().json()
+        for result in found.get("results", [found]):
+            result["hits"].insert(2, {**result["hits"][0], "id": "copy.md", "payload": {}})
+        route.fulfill(json=found)
+
+    page.route("**/search", twice)
+    hits = search(page, QUESTION)
+    expect(hits.nth(2).locator(".title")).to_have_text("copy.md")
+    expect(hits.nth(2).locator(".passage")).to_have_count(0)
+    expect(hits.nth(2)).to_contain_text("The same passage as in Time off")
+    assert hits.first.locator(".passage").inner_text() == answered
+    page.unroute("**/search")
+
+
 def test_reranking_adds_its_stage(visit, server):
     page = visit(server)
     only(page, "handbook")

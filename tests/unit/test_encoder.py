@@ -7,6 +7,7 @@ import logging
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 
 import numpy as np
 import pandas
@@ -198,6 +199,7 @@ def test_token_states_pool_to_the_vector(tiny_model):
         (b"fox", "expected a list of strings, got bytes"),
         (None, "expected a list of strings, got NoneType"),
         (3.5, "expected a list of strings, got float"),
+        (str, "expected a list of strings, got type"),
         ([["fox"]], "text 0: expected a string, got list"),
         ({"fox"}, r"expected a list of strings, got set, which has no order; give a list: sorted\(texts\)"),
         ({"a": "fox"}, r"expected a list of strings, got dict; give its values: list\(texts.values\(\)\)"),
@@ -361,12 +363,22 @@ def test_a_callers_bar_moves_by_work(tiny):
         ({"max_tokens": "9"}, "max_tokens must be a whole number"),
         ({"prompts": ["a"]}, "prompts must be a table"),
         ({"prompts": {"query": None}}, "prompts must be a table"),
+        ({"prompts": iter(())}, "prompts must be a table"),
+        ({"default_prompt": iter(())}, "default_prompt must be a string"),
         ({"default_prompt": "topic"}, "default_prompt 'topic'"),
     ],
 )
 def test_settings_that_cannot_work(tiny_model, options, message):
     with pytest.raises(ConfigurationError, match=message):
         Encoder(tiny_model("bert"), **options).encode("fox")
+
+
+def test_prompts_may_be_any_mapping(tiny_model):
+    given = {"query": "find: "}
+    encoder = Encoder(tiny_model("bert"), prompts=MappingProxyType(given))
+    given["query"] = "changed later"
+    assert pickle.loads(pickle.dumps(encoder)).overrides == {"prompts": {"query": "find: "}}
+    assert encoder.prompts["query"] == "find: "
 
 
 @pytest.mark.parametrize("name", ["", "  ", None, 7])

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import numpy as np
 import pandas
+import polars
 import pytest
 from sklearn.cluster import DBSCAN
 
@@ -266,6 +267,7 @@ def test_numbers_that_are_objects_are_vectors():
         (np.array(["a fox", "4711"], dtype=object), "a ndarray of dtype object"),
         (np.array([["1", "2"]], dtype=object), "a ndarray of dtype object"),
         (pandas.Series([{}, []]), "a Series of dtype object"),
+        (pandas.Series([["1"], ["2"]]), "a Series of dtype object"),
         ([[10**400]], "a list"),
         ([["1", "2"]], "a list"),
     ],
@@ -273,3 +275,17 @@ def test_numbers_that_are_objects_are_vectors():
 def test_objects_that_are_no_numbers(given, kind):
     with pytest.raises(InputError, match=f"vectors: expected an array of numbers, got {kind}; encode texts first"):
         most_similar_pairs(given)
+
+
+@pytest.mark.parametrize("of", [list, np.ndarray.tolist], ids=["arrays", "lists"])
+def test_a_column_of_a_table_may_hold_the_vectors(of):
+    rows = vectors(6)
+    for column in (pandas.Series(of(rows)), polars.Series(of(rows))):
+        scores, pairs = most_similar_pairs(column, 3)
+        assert pairs.tolist() == most_similar_pairs(rows, 3)[1].tolist()
+    assert scores.shape == (3,)
+
+
+def test_complex_numbers_are_refused():
+    with pytest.raises(InputError, match="vectors: expected real numbers, got complex128"):
+        most_similar_pairs(np.fft.fft(np.eye(4)))

@@ -149,6 +149,29 @@ for use in ("twinvec.training.objectives", "from twinvec.training import objecti
     ]
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "correlation.spearman([1, 2, 3], [1, 3, 2])",
+        "correlation.pearson([1, 2, 3], [1, 3, 2])",
+        "evaluation.sts.evaluate_sts(None, evaluation.sts.StsSet('s', ['a', 'b'], ['c', 'd'], [1.0, 2.0]))",
+        "evaluation.sts.compare_sts(None, None)",
+    ],
+)
+def test_a_correlation_without_scipy_says_what_to_install(run, call):
+    program = f"""
+import twinvec.evaluation.sts
+from twinvec import correlation, evaluation
+from twinvec.errors import MissingExtraError
+try:
+    {call}
+except MissingExtraError as error:
+    print(error)
+"""
+    expected = f"evaluation needs the package 'scipy': {install_line('twinvec', 'eval')}\n"
+    assert run(program, missing=("scipy",)).stdout == expected
+
+
 def test_a_name_that_no_device_has_is_refused(run, tiny_model):
     program = """
 from twinvec import Encoder, TwinvecError

@@ -6,13 +6,14 @@ the same key. ``twinvec_scores`` has the score of each stage by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from langchain_core.documents import Document
 
 from twinvec import Document as Stored
 from twinvec import Hit
+from twinvec.adapters.earlier_scores import completed
 from twinvec.adapters.metadata import plain_metadata
 from twinvec.errors import DocumentError
 from twinvec.text import is_list
@@ -81,14 +82,18 @@ def document_of(hit: Hit) -> Document:
     return _scored(hit.text, {**hit.payload, **_scores(hit)}, hit.id)
 
 
-def hit_of(document: Document, position: int) -> Hit:
-    """Return a hit with the document's scores (default: 0) and its id (default: its ``position``)."""
+def hits_of(documents: Sequence[Document]) -> list[Hit]:
+    """Return the documents as hits, with their scores and ids (default: the position); a missing score is the mean."""
+    scores = completed([document.metadata.get(SCORE) for document in documents])
+    return [_hit(document, position, scores[position]) for position, document in enumerate(documents)]
+
+
+def _hit(document: Document, position: int, score: float) -> Hit:
     scores = document.metadata.get(SCORES)
-    score = document.metadata.get(SCORE)
     return Hit(
         id=document.id or str(position),
         text=document.page_content,
-        score=float(score) if isinstance(score, (int, float)) else 0.0,
+        score=score,
         scores=dict(scores) if isinstance(scores, Mapping) else {},
         payload={"position": position},
     )

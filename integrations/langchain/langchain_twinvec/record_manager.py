@@ -115,8 +115,12 @@ class TwinvecRecordManager(RecordManager):
     aupdate = awaitable(update)
 
     def exists(self, keys: Sequence[str]) -> list[bool]:
-        """Return whether the collection has a recorded document under each key; note missing documents as announced."""
-        there, noted = self._present(keys), self._notes.get(keys)
+        """Return whether the collection has a recorded document under each key; note missing documents as announced.
+
+        A document that has lost its text and metadata, as ``Collection.verify`` reports, is missing too.
+        """
+        there = {each.id for each in self._collection.get(list(keys)) if each.text or each.payload}
+        noted = self._notes.get(keys)
         missing = [key for key in dict.fromkeys(keys) if key not in there]
         if missing:
             current = _current.get()

@@ -10,7 +10,7 @@ from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.documents import BaseDocumentCompressor, Document
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from langchain_twinvec.documents import check_documents, hit_of, with_scores
+from langchain_twinvec.documents import check_documents, hits_of, with_scores
 from twinvec import CrossEncoderReranker
 from twinvec.engines.select import check_device
 from twinvec.rerankers.open import open_reranker
@@ -63,7 +63,7 @@ class TwinvecReranker(BaseDocumentCompressor):
             TextError: the query or a document's text is invalid (not a string, too long, or with a lone surrogate).
         """
         documents = check_documents(documents, hint="")
-        hits = [hit_of(document, position) for position, document in enumerate(documents)]
+        hits = hits_of(documents)
         best = self._reranker.rerank(query, hits, limit=self.top_n) if hits else []
         return [with_scores(documents[hit.payload["position"]], hit) for hit in best]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from langchain_core.structured_query import Comparator, Comparison, Operation, Operator, StructuredQuery, Visitor
 
+from twinvec.adapters.filter_values import range_limit
 from twinvec.errors import FilterError
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.filters.words import words
@@ -60,7 +61,7 @@ class TwinvecTranslator(Visitor):
         if name == "contain":
             has_words = isinstance(value, str) and words(value)
             return {"$or": [{key: value}, {key: {"text": value}}]} if has_words else {key: value}
-        return {key: {name: value}}
+        return {key: {name: range_limit(value) if name in ("gt", "gte", "lt", "lte") else value}}
 
     def visit_structured_query(self, structured_query: StructuredQuery) -> tuple[str, dict[str, Any]]:
         """Return the query's text, and the arguments of a search: the filter, and ``k`` for a limit."""

@@ -27,7 +27,7 @@ from twinvec.support.checks import check_choice, check_flags, check_methods, che
 from twinvec.text import check_text, check_texts
 from twinvec_qdrant.async_methods import awaiting
 from twinvec_qdrant.calibration.measuring import is_due, try_to_calibrate
-from twinvec_qdrant.encoders import token_encoder
+from twinvec_qdrant.encoders import check_encoder, token_encoder
 from twinvec_qdrant.ingest.cutting.code import checked_chunking
 from twinvec_qdrant.ingest.helped import Helpers, Part, PartIngestion, PartReport, led_ingestion
 from twinvec_qdrant.ingest.ingestion import Ingestion
@@ -73,9 +73,6 @@ EncoderOrName = SpaceEncoder | str
 """An encoder for ``Collection.open``, or the name of its model."""
 
 _CLOSED = "the collection, which ends the call, and open it again"  # completes docstrings: "before a retry, close ..."
-
-ENCODER = ("encode_query", "encode_document")
-"""Methods that an encoder must have. Its attributes are not checked, because reading one may call a service."""
 
 
 class Collection:
@@ -183,7 +180,7 @@ class Collection:
         if isinstance(encoder, str):
             encoder = load_space_encoder(encoder, precision=precision)
         elif encoder is not None:
-            check_methods(encoder, ENCODER, "encoder", "an encoder, such as Encoder(...), or a model's name")
+            check_encoder(encoder, "an encoder, such as Encoder(...), or a model's name")
             if precision != "auto":
                 raise ConfigurationError(f"precision is that of the encoder: Encoder(..., precision={precision!r})")
         place = StorePlace(path, url, client, api_key, wait_seconds, grpc, grpc_port, async_client, repair)
@@ -737,7 +734,7 @@ class Collection:
             SpaceMismatchError: the new model has the same space as the present model, but gives other vectors.
             BadVectorError: the encoder gives invalid vectors; the collection keeps the old model.
         """
-        check_methods(encoder, ENCODER, "encoder", "an encoder, such as Encoder(...)")
+        check_encoder(encoder, "an encoder, such as Encoder(...)")
         for function, argument in ((check, "check"), (on_progress, "on_progress")):
             if function is not None:
                 check_methods(function, ("__call__",), argument, "a function")

@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from twinvec.adapters.external_encoder import ExternalEncoder
 from twinvec.arrays import FloatArray, without_direction
 from twinvec.errors import BadVectorError, ConfigurationError
-from twinvec.retrieval.base import SpaceEncoder, TokenEncoder
+from twinvec.retrieval.base import SpaceEncoder, TokenEncoder, as_vectors
+from twinvec.support.checks import check_methods, integer, string
 from twinvec.tokens.tokenizer import TextTokenizer, is_mostly_unknown
 from twinvec_qdrant.stores.points import States, pages
 
@@ -22,6 +24,22 @@ MAX_NUMBERS = 1024 * 1024 - 1
 """Largest count of numbers in the token states of one chunk: a server refuses more."""
 
 _TEXTS = 64  # texts encoded at once; the token states of all chunks of a large document could fill the memory
+
+
+def check_encoder(encoder: Any, expected: str) -> None:
+    """Raise ConfigurationError, which says what was ``expected``, unless a value is a ``SpaceEncoder``."""
+    check_methods(encoder, ("encode_query", "encode_document"), "encoder", expected)
+    if isinstance(encoder, ExternalEncoder):
+        return  # it computes dim and space from vectors, and only when they are needed
+    for attribute in ("name", "dim", "space"):
+        if not hasattr(encoder, attribute):
+            raise ConfigurationError(
+                f"encoder: {encoder!r} has no {attribute}; a collection needs an encoder with name (that of its "
+                "model), dim (the size of its vectors) and space (a text that changes when the vectors change)"
+            )
+    string(encoder.name, "name of the encoder")
+    integer(encoder.dim, "dim of the encoder", least=1)
+    string(encoder.space, "space of the encoder")
 
 
 def document_vectors(
@@ -44,7 +62,7 @@ def checked_vectors(
     encoder: SpaceEncoder, vectors: Any, texts: Sequence[str], names: Sequence[str] | None = None
 ) -> FloatArray:
     """Check an encoder's vectors as ``document_vectors`` does, and return them; errors quote ``names`` or texts."""
-    vectors_ND = np.asarray(vectors, dtype=np.float32)
+    vectors_ND = as_vectors(vectors, f"encoder {encoder.name!r}")
     if vectors_ND.shape != (len(texts), encoder.dim):
         raise BadVectorError(
             f"encoder {encoder.name!r}: vectors of shape {vectors_ND.shape}, expected {(len(texts), encoder.dim)}"

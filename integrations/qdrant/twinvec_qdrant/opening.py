@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from twinvec.engines import Precision
-from twinvec.errors import CollectionNotFoundError, ConfigurationError, ModelError
+from twinvec.errors import CollectionNotFoundError, ConfigurationError, ModelError, SpaceMismatchError
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.ingest.cutting.chunking import Chunker
@@ -66,6 +66,7 @@ def open_in(
 ) -> tuple[Backend, Description, SpaceEncoder | None, BM25Weights]:
     """Open or create the collection as ``Collection.open`` does; a returned encoder None is loaded at its first use."""
     opened: Store | Backend = store
+    compared = None  # the probes that the encoder has been compared with
     try:
         metadata = store.peek()
         if metadata is None:
@@ -74,6 +75,8 @@ def open_in(
             encoder = wanted.encoder or load_space_encoder("default", precision=wanted.precision)
             wanted = replace(wanted, encoder=encoder)
             created = _new_description(wanted, encoder)
+            _check_repeatable(created, encoder, store.location)
+            compared = created.probes
             opened = backend = store.create(
                 replace(created.new_collection(), cluster=wanted.cluster or DEFAULT_CLUSTER)
             )
@@ -88,7 +91,7 @@ def open_in(
         description = _decided(backend, description, wanted.chunking)
         if wanted.cluster is not None:
             _check_cluster(backend, wanted.cluster)
-        if wanted.encoder is not None:
+        if wanted.encoder is not None and description.probes != compared:
             check_probes(description, wanted.encoder, backend.location)
         weights = BM25Weights(backend, description)
         if not backend.exclusive:  # a server: the first search then needs one request less
@@ -162,6 +165,17 @@ def _new_description(wanted: RequestedSettings, encoder: SpaceEncoder) -> Descri
         payload_indexes=payload_indexes,
         reading=NEWEST_READING,
     )
+
+
+def _check_repeatable(created: Description, encoder: SpaceEncoder, location: str) -> None:
+    """Raise ``ConfigurationError`` if the encoder gives the probes other vectors at a second call."""
+    try:
+        check_probes(created, encoder, location)
+    except SpaceMismatchError:
+        raise ConfigurationError(
+            f"the encoder {encoder.name!r} gives a text another vector at each call, so that no search finds it: use "
+            "embeddings that repeat their vectors; in tests, for example, LangChain's DeterministicFakeEmbedding"
+        ) from None
 
 
 def _matching_description(metadata: Mapping[str, Any], wanted: RequestedSettings, location: str) -> Description:

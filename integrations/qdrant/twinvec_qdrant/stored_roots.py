@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 SEPARATOR = ":"
@@ -53,6 +53,12 @@ class StoredRoot:
     def is_local(self) -> bool:
         """Return whether the root was read on this machine; its folder or file may be gone."""
         return self.location is not None and self.host == socket.gethostname()
+
+    def found_here(self) -> StoredRoot:
+        """Return the root as one of this machine if its location exists here, whatever the machine's name was."""
+        if self.location is None or self.is_local() or not os.path.exists(self.location):
+            return self
+        return replace(self, host=socket.gethostname())
 
     def is_here(self) -> bool:
         """Return whether this machine has the root's folder or file now."""

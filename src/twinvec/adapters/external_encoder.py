@@ -11,6 +11,7 @@ import numpy as np
 
 from twinvec.arrays import FloatArray
 from twinvec.errors import BadVectorError
+from twinvec.retrieval.base import as_vectors
 
 EXTERNAL_PROBES = (
     "What is the capital of France?",
@@ -57,30 +58,23 @@ class ExternalEncoder:
 
     def encode_query(self, texts: Sequence[str]) -> FloatArray:
         """Vectors of queries: shape (n, dim); raises BadVectorError if they are not numbers of one size."""
-        return self._numbers(self._embed_queries(list(texts)))
+        return as_vectors(self._embed_queries(list(texts)), f"encoder {self.name!r}")
 
     def encode_document(self, texts: Sequence[str], **options: Any) -> FloatArray:
         """Vectors of documents: shape (n, dim). ``options``, such as ``progress``, are ignored.
 
         Errors are those of ``encode_query``.
         """
-        return self._numbers(self._embed_documents(list(texts)))
+        return as_vectors(self._embed_documents(list(texts)), f"encoder {self.name!r}")
 
     @cached_property
     def _probe_vectors(self) -> FloatArray:
         return self._vectors(self._embed_documents)
 
     def _vectors(self, embed: Embed) -> FloatArray:
-        vectors_ND = self._numbers(embed(list(EXTERNAL_PROBES)))
+        vectors_ND = as_vectors(embed(list(EXTERNAL_PROBES)), f"encoder {self.name!r}")
         if vectors_ND.ndim != 2 or len(vectors_ND) != len(EXTERNAL_PROBES) or not np.isfinite(vectors_ND).all():
             raise BadVectorError(
                 f"encoder {self.name!r}: expected {len(EXTERNAL_PROBES)} finite vectors of one size, one for each text"
             )
         return vectors_ND
-
-    def _numbers(self, rows: Any) -> FloatArray:
-        """Return the rows as an array; raise BadVectorError unless they are numbers and equally long."""
-        try:
-            return np.asarray(rows, dtype=np.float32)
-        except (TypeError, ValueError) as error:
-            raise BadVectorError(f"encoder {self.name!r}: its vectors are not numbers of one size: {error}") from error

@@ -110,7 +110,7 @@ def _read(home: Path, file: str) -> CachedGraph | None:
         if any(sha256(home / name) != expected for name, expected in stated["sha256"].items()):
             raise ModelIntegrityError("damaged")
         return CachedGraph(home / file, float(stated["difference"]))
-    except Exception as error:  # of any type: the graph can be converted again
+    except (ModelIntegrityError, OSError, LookupError, TypeError, ValueError, AttributeError) as error:
         logger.warning("%s: %s; converting again", home, error)
         return None
 

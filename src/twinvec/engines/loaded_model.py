@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -12,6 +11,7 @@ from twinvec.models.cross_encoder_spec import ClassifierSpec
 from twinvec.models.encoder_spec import ModelSpec
 from twinvec.models.finding import ModelFolder
 from twinvec.models.space import SPACE_PROBES, classifier_digest, graph_digest, network_digest, space_digest
+from twinvec.support.cpu import thread_pool
 from twinvec.tokens.tokenizer import TextTokenizer
 
 Spec = TypeVar("Spec", bound=BackboneSpec, covariant=True)
@@ -45,7 +45,7 @@ LoadedCrossEncoder = LoadedModel[ClassifierSpec]
 
 def load_encoder(found: ModelFolder, spec: ModelSpec) -> LoadedEncoder:
     """Load the tokenizer and compute the digests; raise ModelIntegrityError if tokenizer or weights cannot be read."""
-    with ThreadPoolExecutor(1) as pool:  # hashing releases the interpreter lock
+    with thread_pool(1, "hashing") as pool:  # hashing releases the interpreter lock
         hashing = pool.submit(network_digest, spec)
         tokenizer = load_tokenizer(spec)
         identity = tokenizer.identity(SPACE_PROBES)

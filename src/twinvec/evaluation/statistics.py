@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from twinvec.correlation import Values as Values
+from twinvec.correlation import import_scipy_stats
 from twinvec.errors import ConfigurationError
 from twinvec.support.checks import integer, shown
-from twinvec.support.extras import import_extra
 from twinvec.text import is_list
 
 RESAMPLES = 1000
@@ -187,14 +187,6 @@ def _numbers(samples: Sequence[Any], names: Sequence[str]) -> tuple[Values, ...]
 def _batch(samples: tuple[Values, ...]) -> int:
     """Return the number of resamples that take about 30 MB of memory together."""
     return max(1, 4_000_000 // (len(samples[0]) * len(samples)))
-
-
-def import_scipy_stats() -> Any:
-    """Import scipy.stats; errors are those of ``import_extra``.
-
-    Long work that ends with an interval calls this function first, so that a missing scipy is reported before the work.
-    """
-    return import_extra("scipy.stats", "eval", "evaluation")
 
 
 def _greatest_by_chance(gains_SN: Values, squares_S1: Values) -> Values:

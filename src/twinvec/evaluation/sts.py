@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from twinvec.correlation import import_scipy_stats
 from twinvec.correlation import pair_similarities as pair_similarities
 from twinvec.correlation import pearson as pearson
 from twinvec.correlation import spearman as spearman
@@ -108,6 +109,7 @@ def evaluate_sts(model: TextModel, data: StsSet, *, resamples: int = RESAMPLES, 
     """
     check_data(data, StsSet, "data", "an StsSet(...), as load_sts returns it")
     check_resamples(resamples)
+    import_scipy_stats()
     similarities = pair_similarities(*encode_pairs(model, data.first, data.second, progress=progress))
     figures: dict[str, float] = {}
     for name, values in similarities.items():
@@ -124,8 +126,7 @@ def compare_sts(first: StsResult, second: StsResult, *, resamples: int = RESAMPL
     The test swaps ranks between the models, because their cosines have different scales. Raises ConfigurationError if
     the results are of different pairs.
     """
-    from scipy.stats import rankdata
-
+    rankdata = import_scipy_stats().rankdata
     for name, result in (("first", first), ("second", second)):
         check_data(result, StsResult, name, "an StsResult, as evaluate_sts returns it")
     if (first.data.first, first.data.second) != (second.data.first, second.data.second):

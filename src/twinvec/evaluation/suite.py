@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from twinvec.correlation import import_scipy_stats
 from twinvec.encoder import Encoder
 from twinvec.engines import Precision
 from twinvec.errors import ConfigurationError, InputError
@@ -34,7 +35,7 @@ from twinvec.evaluation.pairs import (
     load_triplets,
 )
 from twinvec.evaluation.reranking import Reranked, find_reranker, rerank_result
-from twinvec.evaluation.statistics import RESAMPLES, check_resamples, import_scipy_stats, with_interval
+from twinvec.evaluation.statistics import RESAMPLES, check_resamples, with_interval
 from twinvec.evaluation.sts import StsResult, StsSet, evaluate_sts, load_sts
 from twinvec.models.finding import find_model
 from twinvec.retrieval.base import Reranker, check_limit

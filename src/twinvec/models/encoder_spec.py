@@ -8,6 +8,7 @@ modules is an incomplete copy. Modules, backbones, pooling modes and activations
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -106,7 +107,7 @@ class ModelSpec(BackboneSpec):
         return any(isinstance(step, Normalize) for step in self.head)
 
     def override(
-        self, dim: int | None, max_tokens: int | None, prompts: dict[str, str] | None, default_prompt: str | None
+        self, dim: int | None, max_tokens: int | None, prompts: Mapping[str, str] | None, default_prompt: str | None
     ) -> ModelSpec:
         """Return the model with the settings that are not None; raise ConfigurationError for an impossible setting."""
         spec = self.with_max_tokens(max_tokens)
@@ -115,7 +116,8 @@ class ModelSpec(BackboneSpec):
             spec = replace(spec, truncate_dim=dim if dim < self.full_dim else None)
         if prompts is not None:
             _require(
-                isinstance(prompts, dict) and all(isinstance(each, str) for pair in prompts.items() for each in pair),
+                isinstance(prompts, Mapping)
+                and all(isinstance(each, str) for pair in prompts.items() for each in pair),
                 f"prompts must be a table of names and texts, got {prompts!r}",
             )
             for name, text in prompts.items():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import TypeVar
 
 import numpy as np
@@ -29,7 +31,7 @@ def checked_hit_lists(
     for row, hits in enumerate(lists):
         check_hits(hits, f"query {row}")
         for hit in hits:
-            if not np.isfinite(hit.score):
+            if not isinstance(hit.score, Real) or not math.isfinite(hit.score):
                 raise InputError(f"query {row}, hit {hit.id!r}: its score is {hit.score}; expected a finite number")
     return checked, lists
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         Passage,
         Reranker,
         Retriever,
+        SpaceEncoder,
         TokenEncoder,
         VectorEncoder,
         check_limit,
@@ -31,6 +32,7 @@ __all__ = [
     "Reranker",
     "RetrieveRerank",
     "Retriever",
+    "SpaceEncoder",
     "TokenEncoder",
     "VectorEncoder",
     "check_limit",
@@ -41,7 +43,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "base": "MAX_LIMIT Hit Mode Passage Reranker Retriever TokenEncoder VectorEncoder check_limit",
+        "base": "MAX_LIMIT Hit Mode Passage Reranker Retriever SpaceEncoder TokenEncoder VectorEncoder check_limit",
         "memory_index": "MemoryIndex",
         "retrieve_rerank": "BatchReranker RetrieveRerank rerank_many search_many",
     },

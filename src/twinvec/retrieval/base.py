@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, runtime_checkable
 
-from twinvec.errors import ConfigurationError, InputError
+from twinvec.errors import BadVectorError, ConfigurationError, InputError
 from twinvec.retrieval.documents import HiddenKeys
 from twinvec.retrieval.filters import Filter
 from twinvec.support.checks import is_integer
@@ -178,6 +178,19 @@ class SpaceEncoder(VectorEncoder, Protocol):
     @property
     def space(self) -> str:
         """Digest of everything that decides the vectors."""
+
+
+def as_vectors(rows: Any, name: str) -> FloatArray:
+    """Return what an encoder gave as an array of float32.
+
+    Raise BadVectorError, which begins with the encoder's ``name``, if the rows are not numbers or differ in length.
+    """
+    import numpy as np
+
+    try:
+        return np.asarray(rows, dtype=np.float32)
+    except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: a tensor of torch that requires a gradient
+        raise BadVectorError(f"{name}: its vectors are not numbers of one size: {error}") from error
 
 
 def unknown_texts(encoder: object, texts: Sequence[str]) -> list[bool]:

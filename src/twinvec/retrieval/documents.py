@@ -223,11 +223,17 @@ def _from_mapping(value: Mapping[str, Any], position: int) -> Document:
     if key not in rest:
         raise DocumentError(f"document {position}: no 'id' among the keys {sorted(map(str, value))}")
     identity = rest.pop(key)
-    title = rest.pop("title", None) or ""
-    payload = rest.pop("payload", None) or {}
+    title = _or_empty(rest.pop("title", None), "")
+    payload = _or_empty(rest.pop("payload", None), {})
     if not isinstance(payload, Mapping):
         raise DocumentError(f"document {position}: the payload must be a mapping, got {type(payload).__name__}")
     return Document(as_id(identity), text, title, {**rest, **payload})
+
+
+def _or_empty(value: Any, empty: Any) -> Any:
+    """Return ``empty`` for None and for a false JSON value; an array, whose truth is ambiguous, is refused later."""
+    is_missing = value is None or (isinstance(value, (str, int, float, list, dict)) and not value)
+    return empty if is_missing else value
 
 
 def _from_langchain(value: Any, position: int) -> Document:

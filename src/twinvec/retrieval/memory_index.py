@@ -24,6 +24,7 @@ from twinvec.retrieval.base import (
     Hit,
     Mode,
     VectorEncoder,
+    as_vectors,
     check_hits,
     check_limit,
     continued_words,
@@ -239,7 +240,7 @@ class MemoryIndex:
     def _query_vectors(self, queries: list[str], corpus: _Corpus) -> FloatArray:
         """Return the normalised vectors of queries."""
         expected = (len(queries), corpus.vectors_ND.shape[1])
-        vectors_QD = np.asarray(self._encoder.encode_query(queries), dtype=np.float32)
+        vectors_QD = as_vectors(self._encoder.encode_query(queries), "the encoder")
         if vectors_QD.shape != expected or not np.isfinite(vectors_QD).all():
             raise BadVectorError(
                 f"the encoder gave vectors of shape {vectors_QD.shape} for queries, "
@@ -253,7 +254,7 @@ class MemoryIndex:
             return np.empty((0, dim), dtype=np.float32)
         texts = [document.full_text for document in documents]
         options = {"progress": True} if progress else {}
-        vectors_ND = np.asarray(self._encoder.encode_document(texts, **options), dtype=np.float32)
+        vectors_ND = as_vectors(self._encoder.encode_document(texts, **options), "the encoder")
         expected = (len(documents), dim or np.atleast_1d(vectors_ND).shape[-1])
         if vectors_ND.shape != expected:
             raise BadVectorError(f"the encoder gave vectors of shape {vectors_ND.shape}, expected {expected}")

@@ -1,11 +1,18 @@
-"""Capabilities of the processor: available cores, and exact sums of int8 products."""
+"""Capabilities of the processor: available cores, threads on them, and exact sums of int8 products."""
 
 from __future__ import annotations
 
 import math
 import os
 import platform
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _EXACT_INT8 = {"avx512_vnni", "avx_vnni", "amx_int8"}  # instructions that sum in 32 bits
 _X86 = {"x86_64", "amd64", "i386", "i686"}
@@ -19,6 +26,34 @@ def available_cores() -> int:
         cores = min(cores, int(stated))
     share = container_share()
     return cores if share is None else min(cores, math.ceil(share))
+
+
+def thread_pool(threads: int, name: str) -> Executor:
+    """Return a pool of threads, whose names begin with ``twinvec-`` and ``name``.
+
+    While the interpreter ends, the executor does the work in the caller's thread.
+    """
+    return _Inline() if interpreter_ends() else ThreadPoolExecutor(threads, thread_name_prefix=f"twinvec-{name}")
+
+
+def interpreter_ends() -> bool:
+    """Return whether the interpreter ends, so that Python may start no more threads.
+
+    The functions of ``atexit`` run at that time, such as one that stores the last documents.
+    """
+    return not threading.main_thread().is_alive()
+
+
+class _Inline(Executor):
+    """An executor that runs a function when it is submitted."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
 
 def container_share(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float | None:

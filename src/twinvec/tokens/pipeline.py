@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 
 from twinvec.arrays import BoolArray, FloatArray, IntArray
+from twinvec.support.cpu import thread_pool
 from twinvec.tokens.batching import Batch, token_budget_batches, worker_batches
 from twinvec.tokens.tokenizer import TokenIds
 
@@ -99,7 +100,7 @@ def _threaded(
     if len(items) < 2:
         yield from map(function, items)
         return
-    with ThreadPoolExecutor(threads, thread_name_prefix=f"twinvec-{name}") as pool:
+    with thread_pool(threads, name) as pool:
         waiting: deque[Future[Result]] = deque()
         try:
             for item in items:

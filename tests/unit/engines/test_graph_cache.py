@@ -16,8 +16,8 @@ import openvino
 import pytest
 
 from twinvec import CrossEncoderReranker, Encoder
+from twinvec.engines import graph_cache, select, tracing
 from twinvec.engines import openvino as engines_openvino
-from twinvec.engines import select, tracing
 from twinvec.engines.graph import GraphEngine
 from twinvec.engines.graph_cache import cache_folder, cached_graph
 from twinvec.engines.openvino import OpenVinoRunner, has_bfloat16, save_graph
@@ -106,6 +106,20 @@ def test_a_damaged_graph_is_made_again(made, cache, graph, name, damage):
     assert again.exact
     record = json.loads((path.parent / "graph.json").read_text())
     assert {file: sha256(path.parent / file) for file in ("graph.xml", "graph.bin")} == record["sha256"]
+
+
+def test_the_exception_of_a_signal_handler_makes_no_graph_again(cache, graph, monkeypatch, caplog):
+    class TimeLimitError(Exception):
+        pass
+
+    def interrupted(path):
+        raise TimeLimitError
+
+    graph()
+    monkeypatch.setattr(graph_cache, "sha256", interrupted)
+    with pytest.raises(TimeLimitError):
+        graph()
+    assert "converting again" not in caplog.text
 
 
 def test_what_a_killed_conversion_left_goes(cache, graph):

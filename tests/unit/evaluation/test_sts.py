@@ -53,6 +53,12 @@ def test_numbers_that_are_not_finite_are_refused():
             measure([1, 2, 3], [1, 2, float("nan")])
 
 
+@pytest.mark.parametrize("axis", [2, -3, None, 0.5])
+def test_an_axis_that_the_numbers_lack_is_refused(axis):
+    with pytest.raises(ConfigurationError, match="axis"):
+        spearman(np.eye(3), np.eye(3), axis=axis)
+
+
 def test_worked_example(write, table_model):
     data = load_sts(write("compass/test.tsv", HEADER + ROWS))
     model = table_model(PLANE)

@@ -98,6 +98,8 @@ def combine(operator: str, *arguments) -> Operation:
         (compare("gte", "year", 2020), "bc"),
         (compare("lt", "year", 2020), "a"),
         (compare("lte", "year", 2020), "ab"),
+        (compare("gt", "year", "2019"), "bc"),
+        (compare("lte", "day", "2024-05-01"), "a"),
         (compare("eq", "day", {"date": "2024-05-01", "type": "date"}), "a"),
         (compare("gt", "day", {"date": "2024-05-01", "type": "date"}), "b"),
         (compare("lt", "day", {"datetime": "2024-05-01T12:00:00+00:00", "type": "datetime"}), "a"),

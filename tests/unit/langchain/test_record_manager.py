@@ -15,6 +15,7 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.indexing import aindex, index
+from qdrant_client import QdrantClient, models
 
 from langchain_twinvec import TwinvecRecordManager, TwinvecVectorStore
 from twinvec.errors import ConfigurationError
@@ -73,6 +74,19 @@ def test_what_vanished_from_the_store_is_written_again(manager, store) -> None:
     assert manager.exists([lost]) == [False]
     assert run(manager, store, documents("one", "two")) == {"added": 1, "skipped": 1}
     assert texts_of(store) == {"one", "two"}
+
+
+def test_what_has_lost_its_chunk_is_written_again_after_a_repair() -> None:
+    client = QdrantClient(":memory:")
+    store = TwinvecVectorStore(DeterministicFakeEmbedding(size=16), "wiki", client=client)
+    manager = TwinvecRecordManager(store)
+    run(manager, store, documents("one", "two"))
+    chunk = models.FieldCondition(key="text", match=models.MatchValue(value="one"))
+    client.delete("wiki", models.Filter(must=[chunk]))
+    assert len(store.collection.verify(repair=True).incomplete) == 1
+    assert run(manager, store, documents("one", "two")) == {"added": 1, "skipped": 1}
+    assert texts_of(store) == {"one", "two"}
+    assert run(manager, store, documents("two")) == {"skipped": 1, "deleted": 1}
 
 
 def test_the_state_is_there_after_a_restart(tmp_path) -> None:

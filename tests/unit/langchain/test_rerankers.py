@@ -53,6 +53,14 @@ def test_scores_of_the_stages_before_are_kept(encoder, maxsim) -> None:
     assert list(best[0].metadata["twinvec_scores"]) == ["dense", "sparse", "fused", "maxsim"]
 
 
+def test_a_document_of_another_retriever_is_not_last_for_want_of_a_score(maxsim) -> None:
+    scored = ((CANDIDATES[0], 6.0), (CANDIDATES[2], 5.0))
+    documents = [Document(text, metadata={"relevance_score": score}) for text, score in scored]
+    documents.append(Document(CANDIDATES[1]))
+    best = TwinvecReranker(reranker=maxsim).compress_documents(documents, QUESTION)
+    assert [document.page_content for document in best].index(CANDIDATES[1]) < 2
+
+
 @pytest.mark.slow
 def test_a_model_is_opened_by_name(tiny_cross_encoder, documents) -> None:
     folder = str(tiny_cross_encoder("bert"))

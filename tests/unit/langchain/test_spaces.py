@@ -6,13 +6,13 @@ import zlib
 
 import numpy as np
 import pytest
-from langchain_core.embeddings import Embeddings
+from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings, FakeEmbeddings
 
 from langchain_twinvec import TwinvecEmbeddings, TwinvecVectorStore
 from twinvec import Encoder
 from twinvec.adapters.external_encoder import ExternalEncoder
-from twinvec.errors import SpaceMismatchError
-from twinvec_qdrant import Collection
+from twinvec.errors import ConfigurationError, SpaceMismatchError
+from twinvec_qdrant import Collection, list_collections
 from twinvec_qdrant.records.description import stored_description
 from twinvec_qdrant.records.recorded_space import RecordedSpace, in_recorded_space
 
@@ -133,6 +133,13 @@ def test_opening_again_costs_one_batched_call(tmp_path) -> None:
     assert store.similarity_search("one")[0].id == "a"
     assert store.similarity_search_by_vector(again.embed_query("one"))[0].id == "a"
     store.close()
+
+
+def test_random_vectors_are_refused_before_a_collection_is_made(tmp_path) -> None:
+    with pytest.raises(ConfigurationError, match="another vector at each call"):
+        TwinvecVectorStore(FakeEmbeddings(size=16), path=tmp_path)
+    assert list_collections(tmp_path) == []
+    TwinvecVectorStore(DeterministicFakeEmbedding(size=16), path=tmp_path).close()
 
 
 @pytest.mark.slow

@@ -27,10 +27,10 @@ def nodes() -> list[NodeWithScore]:
 def test_nodes_come_in_the_order_of_the_core_and_the_given_ones_stay(maxsim, nodes) -> None:
     before = [node.model_dump() for node in nodes]
     best = TwinvecRerank(top_n=2, reranker=maxsim).postprocess_nodes(nodes, query_str=QUESTION)
-    hits = [Hit(node.node_id, node.node.get_content("embed"), node.score or 0.0) for node in nodes]
+    scores = (0.3, 0.2, 0.25)  # the node without a score gets the mean
+    hits = [Hit(node.node_id, node.node.get_content("embed"), score) for node, score in zip(nodes, scores, strict=True)]
     expected = maxsim.rerank(QUESTION, hits, 2)
     assert [(node.node_id, node.score) for node in best] == [(hit.id, hit.score) for hit in expected]
-    assert best[0].node_id == "n1"
     assert [node.model_dump() for node in nodes] == before
 
 
@@ -42,6 +42,14 @@ def test_the_score_before_may_be_kept_out_of_sight_of_models(maxsim, nodes) -> N
     for mode in ("embed", "llm"):
         assert "retrieval_score" not in best[0].node.get_content(mode)
     assert "retrieval_score" not in nodes[1].metadata
+
+
+def test_a_neighbour_of_a_hit_is_not_last_for_want_of_a_score(maxsim) -> None:
+    scored = ((CANDIDATES[0], 6), (CANDIDATES[2], 5))
+    hits = [NodeWithScore(node=TextNode(text=text), score=score) for text, score in scored]
+    neighbour = NodeWithScore(node=TextNode(text=CANDIDATES[1]))
+    best = TwinvecRerank(top_n=3, reranker=maxsim).postprocess_nodes([*hits, neighbour], query_str=QUESTION)
+    assert [node.node_id for node in best].index(neighbour.node_id) < 2
 
 
 async def test_awaiting_gives_the_same(maxsim, nodes) -> None:

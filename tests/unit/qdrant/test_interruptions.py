@@ -5,6 +5,8 @@ The process that is really killed is in ``tests/crash``; here every single step 
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import count
 
 import pytest
@@ -30,6 +32,30 @@ def contents(collection: Collection) -> set[tuple[str, str]]:
 def scores(collection: Collection) -> dict[str, float]:
     """The BM25 scores of all chunks that a query finds."""
     return {hit.id: hit.score for hit in collection.search("rye tea harbour bread", 50, "sparse", group=False)}
+
+
+ATEXIT = """
+import atexit, sys
+from twinvec import Encoder
+from twinvec_qdrant import Collection
+encoder = Encoder(sys.argv[1])
+notes = Collection.open("notes", sys.argv[2], encoder=encoder)
+notes.ingest([("a", "fox")])
+def store_the_rest():
+    notes.ingest((str(row), "fox " * (1 + row % 40) + str(row)) for row in range(200))
+    with Collection.open("others", sys.argv[2], encoder=encoder) as others:
+        others.ingest([("b", "sun")])
+        print(notes.count() > 200, others.count())
+    notes.close()
+atexit.register(store_the_rest)
+"""
+
+
+@pytest.mark.slow
+def test_a_function_that_runs_when_the_interpreter_ends_stores_documents(tiny_model, tmp_path):
+    command = [sys.executable, "-c", ATEXIT, str(tiny_model("bert")), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert (done.stdout, "Error" in done.stderr) == ("True 1\n", False), done.stderr
 
 
 @pytest.mark.slow

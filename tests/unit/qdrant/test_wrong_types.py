@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from stand_in import StandIn
-from twinvec.errors import TwinvecError
+from twinvec import MemoryIndex
+from twinvec.errors import BadVectorError, TwinvecError
 from twinvec_qdrant import (
     Asked,
     ChatEndpoint,
@@ -178,6 +180,40 @@ def test_settings_and_names(collection, tmp_path):
     refused("name 0: expected a string", search_collections, "tea", path=tmp_path, names=[1])
     for value in (5, b"bytes", [1], np.array(3), Path("model"), WordEncoder):
         refused("encoder: expected an encoder", Collection.open, "notes", tmp_path / "new", encoder=value)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "said"),
+    [
+        ("name", None, "name of the encoder must be a string, got None"),
+        ("dim", "8", "dim of the encoder must be a whole number, got '8'"),
+        ("dim", 0, "dim of the encoder must be at least 1, got 0"),
+        ("space", b"x", "space of the encoder must be a string, got b'x'"),
+    ],
+)
+def test_the_attributes_of_an_own_encoder(collection, tmp_path, attribute, value, said):
+    encoder = WordEncoder()
+    own = SimpleNamespace(
+        name="own", dim=8, space="s", encode_query=encoder.encode_query, encode_document=encoder.encode_document
+    )
+    setattr(own, attribute, value)
+    refused(said, Collection.open, "own", tmp_path / "new", encoder=own)
+    refused(said, collection.migrate, own)
+    delattr(own, attribute)
+    refused(f"has no {attribute}; a collection needs", Collection.open, "own", tmp_path / "new", encoder=own)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("rows", [None, [[1.0], [1.0, 2.0]], "ab", object()])
+def test_vectors_of_an_own_encoder_that_are_no_numbers(tmp_path, rows):
+    class Wrong(WordEncoder):
+        def encode_document(self, texts, **options):
+            return rows
+
+    with pytest.raises(BadVectorError, match=r"encoder 'words.*'"):
+        Collection.open("own", tmp_path / "new", encoder=Wrong(), chunking=False)
+    with pytest.raises(BadVectorError, match="the encoder"):
+        MemoryIndex(Wrong(), ["tea", "rye"])
 
 
 def test_texts_and_ids(collection):

@@ -129,6 +129,7 @@ def test_equal_hits_keep_their_order(reranker):
         ("fox", [Hit(id="h", text="\udc00", score=1.0, scores={}, payload={})], TextError, "query 0, hit 'h'"),
         ("fox", [Hit(id="h", text=None, score=1.0, scores={}, payload={})], TextError, "query 0, hit 'h'"),
         ("fox", [Hit(id="h", text="a", score=math.nan, scores={}, payload={})], InputError, "its score is nan"),
+        ("fox", [Hit(id="h", text="a", score=None, scores={}, payload={})], InputError, "its score is None"),
         ("fox", ["a text"], InputError, "query 0: expected hits, got str"),
         ("fox", None, InputError, "hits of query 0: expected a list, got NoneType"),
     ],

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from twinvec import Document
-from twinvec.errors import DocumentError
+from twinvec.errors import DocumentError, InputError
 from twinvec.retrieval.documents import MAX_PAYLOAD_BYTES, as_document, json_payload
 
 
@@ -54,6 +54,12 @@ def test_dates_are_stored_as_text_and_scalars_of_numpy_as_values(value, stored):
 def test_a_key_of_the_payload_counts_more_than_a_key_beside_it():
     found = as_document({"id": "a", "text": "tea", "lang": "en", "year": 1, "payload": {"lang": "de", "x": 2}}, 0)
     assert found.payload == {"lang": "de", "year": 1, "x": 2}
+
+
+@pytest.mark.parametrize("key", ["title", "payload"])
+def test_an_array_in_place_of_a_title_or_payload_is_refused_as_a_fault_of_its_document(key):
+    with pytest.raises(InputError, match=r"document '?0'?: .* got ndarray"):
+        as_document({"id": "0", "text": "tea", key: np.array(["a", "b"])}, 0)
 
 
 def test_rows_of_a_table_are_documents():

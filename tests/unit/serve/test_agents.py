@@ -193,6 +193,19 @@ async def test_an_answer_is_cut_at_its_size_and_says_so(shelf, monkeypatch):
     assert found["left_out"] > 0
 
 
+async def test_a_passage_of_several_results_comes_once(shelf, store, monkeypatch):
+    text = "The pump starts at noon."
+    with Collection.open("pumps", store, encoder=WordEncoder(), chunking=False) as opened:
+        opened.ingest({"a.md": text, "copy.md": text, "b.md": "The pump stops at night."}.items())
+    monkeypatch.setattr(tools_module, "MAX_CHARS", len(text) + 20)
+    found = await answer(shelf, "search", queries=["pump noon"], collections=["pumps"])
+    first, same, other = found["results"]
+    assert (first["text"], first["same_as"]) == (text, None)
+    assert (same["text"], same["shortened"], same["same_as"]) == ("", False, first["place"])
+    assert {first["source"], same["source"]} == {"a.md", "copy.md"}
+    assert (len(other["text"]), other["same_as"]) == (20, None)
+
+
 async def test_a_document_is_read_whole_by_lines_and_by_place(shelf):
     whole = await answer(shelf, "get_document", id="notes/long.md")
     assert whole["text"] == GUIDE

@@ -17,8 +17,8 @@ from twinvec_qdrant.adopting.in_place import ADDING, FOREIGN, Adoption
 from twinvec_qdrant.adopting.reading import ELSEWHERE, document_of, is_ours, layout_of
 from twinvec_qdrant.adopting.source import ForeignCollection, chosen_vector, opened
 from twinvec_qdrant.calibration.measuring import try_to_calibrate
-from twinvec_qdrant.collection import ENCODER, Collection
-from twinvec_qdrant.encoders import checked_vector
+from twinvec_qdrant.collection import Collection
+from twinvec_qdrant.encoders import check_encoder, checked_vector
 from twinvec_qdrant.framework_layout import Layout, LayoutName
 from twinvec_qdrant.ingest.cutting.code import checked_chunking
 from twinvec_qdrant.opening import (
@@ -117,7 +117,7 @@ def adopt_collection(
     if isinstance(encoder, str):
         encoder = load_space_encoder(encoder)
     elif encoder is not None:
-        check_methods(encoder, ENCODER, "encoder", "an encoder, such as Encoder(...), or a model's name")
+        check_encoder(encoder, "an encoder, such as Encoder(...), or a model's name")
     if into is not None:
         check_methods(into, ("ingest", "info"), "into", "a collection, as Collection.open returns it")
     place = StorePlace(None, url, client, api_key, wait_seconds, grpc, grpc_port)

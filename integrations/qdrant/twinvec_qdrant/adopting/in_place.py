@@ -236,9 +236,11 @@ class Adoption:
         return same
 
     def _remove_deleted(self) -> None:
-        """Remove the adopted documents whose points the framework's application has deleted."""
-        for page in pages(self._backend.scroll([RECORDS], ["source", "chunks"]), _PAGE):
-            own = [each.payload["source"] for each in page if each.payload["chunks"] == [each.payload["source"]]]
-            there = self._backend.retrieve(own, [])
-            gone = [source for source in own if source not in there]
-            self._report.removed += len(list(self._catalog.remove(gone)))
+        """Remove the documents whose points the framework's application has deleted."""
+        for page in pages(self._backend.scroll([RECORDS], ["source", "revision", "chunks"]), _PAGE):
+            listed = [each.payload for each in page if each.payload["chunks"]]
+            there = self._backend.retrieve([chunk for each in listed for chunk in each["chunks"]], [])
+            gone = {each["source"]: each["revision"] for each in listed if there.keys().isdisjoint(each["chunks"])}
+            # a document that twinvec has written again meanwhile has other chunks
+            now = {source: record.revision for source, record in self._catalog.records(gone).items()}
+            self._report.removed += len(list(self._catalog.remove(list(dict(gone.items() & now.items())))))

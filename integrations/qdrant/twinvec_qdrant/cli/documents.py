@@ -56,7 +56,9 @@ def _print_documents(documents: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_command(
-    identity: Annotated[str, typer.Argument(metavar="ID", help="Id of a document, as search shows it.")],
+    identity: Annotated[
+        str, typer.Argument(metavar="ID", help="Id of a document, as search shows it, or the path of its file.")
+    ],
     collection: AnyCollection = None,
     path: StorePath = None,
     url: StoreUrl = None,

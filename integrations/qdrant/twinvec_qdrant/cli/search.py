@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -296,5 +296,4 @@ def _show(answer: Answer, asked: Asked, roots: RootsOf, *, named: bool, full: bo
         hits = hits[:_NEAREST]
         show(Text("nothing relevant found; the nearest:", "bold"), "")
     ranked = enumerate(placed(hits, roots, full=full), asked.offset + 1)
-    lines = (rendered(rank, each, full=full, explain=explain) for rank, each in ranked)
-    show(*chain.from_iterable(lines), Text(times, "dim"), *([""] if named else []))
+    show(*rendered(ranked, full=full, explain=explain), Text(times, "dim"), *([""] if named else []))

@@ -119,7 +119,10 @@ def _show(place: CollectionPlace, report: UpdateReport, seconds: float | None = 
     sources = ", ".join(report.roots) or "no source"
     tell(f"{name}: {report}, from {sources}{time_taken}")
     if report.placeless:
-        tell(f"not updated, because they have no folder or file on this machine: {', '.join(report.placeless)}")
+        tell(
+            f"not updated, because they were not read from files on this machine: {', '.join(report.placeless)}; if "
+            f"the files of one are here now, run twinvec ingest PATH {options} --source NAME"
+        )
     for source, reason in report.missing:
         complain(f"not updated: {source}: {reason}")
         if source in report.unexpected:

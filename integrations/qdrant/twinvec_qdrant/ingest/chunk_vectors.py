@@ -13,6 +13,7 @@ from twinvec_qdrant.encoders import document_vectors, token_states
 from twinvec_qdrant.ingest.cutting.chunking import Chunk
 from twinvec_qdrant.ingest.planned import PlannedDocument, TextVectors, WeighedText, distinct
 from twinvec_qdrant.records.description import Generation
+from twinvec_qdrant.records.schema import chunks_of
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.points import States
 
@@ -61,7 +62,8 @@ class ChunkVectors:
         ids += [chunk for planned in batch if planned.document.id in self.left for chunk in planned.ids]
         if not ids:
             return {}
-        points = self._backend.retrieve(list(dict.fromkeys(ids)), ["content", "key"], self._vector).values()
+        read = self._backend.retrieve(list(dict.fromkeys(ids)), ["kind", "content", "key"], self._vector)
+        points = chunks_of(read).values()
         wanted = distinct(batch)
         there = {each.payload.get("key", each.payload["content"]): each for each in points}
         kept = {key: each for key, each in there.items() if key in wanted}

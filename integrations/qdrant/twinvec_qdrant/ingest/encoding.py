@@ -7,13 +7,13 @@ fails, the batches that were planned before are still encoded and written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 from twinvec.errors import BadVectorError, InputError
+from twinvec.support.cpu import thread_pool
 from twinvec.support.progress import Advance
 from twinvec_qdrant.ingest import pace
 from twinvec_qdrant.ingest.chunk_vectors import ChunkVectors
@@ -52,7 +52,7 @@ class Encoding:
     def __init__(self, vectors: ChunkVectors, pace: Pace) -> None:
         self._vectors = vectors
         self._pace = pace
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="twinvec-ingest")
+        self._thread = thread_pool(1, "ingest")
 
     def portions(self, batches: Iterator[Sequence[PlannedDocument]], advance: Advance) -> Iterator[Portion]:
         """Yield the portions of all batches in order; while the caller handles one, the next one is encoded.

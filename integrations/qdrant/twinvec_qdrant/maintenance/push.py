@@ -21,7 +21,16 @@ from twinvec_qdrant.records.description import Description, name_first_model, st
 from twinvec_qdrant.records.notes import are_filtered
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing, shown_indexes
 from twinvec_qdrant.records.roots import ROOTS, Roots
-from twinvec_qdrant.records.schema import CHUNKS, NOTES, RECORDS, Record, embedded_text, tenant_path, user_payload
+from twinvec_qdrant.records.schema import (
+    CHUNKS,
+    NOTES,
+    RECORDS,
+    Record,
+    chunks_of,
+    embedded_text,
+    tenant_path,
+    user_payload,
+)
 from twinvec_qdrant.records.words.vocabulary import VOCABULARY
 from twinvec_qdrant.report import PushReport
 from twinvec_qdrant.settings import ChunkSettings
@@ -186,7 +195,7 @@ class _Push:
     def _changes(self, batch: Sequence[Record]) -> list[Change]:
         """Return the commits of documents; report a document as missed if its chunks are lost or have changed."""
         chunks = [chunk for record in batch for chunk in record.chunks]
-        points = self._source.retrieve(chunks, None, self._model.vector)
+        points = chunks_of(self._source.retrieve(chunks, None, self._model.vector))
         whole = {key for key, point in points.items() if point.dense is not None}
         states: Mapping[str, States] = {}
         if self._model.states_dim is not None:

@@ -37,6 +37,7 @@ from twinvec_qdrant.records.schema import (
     chunk_content,
     chunk_id,
     chunk_key,
+    chunks_of,
     digest,
     embedded_text,
     hidden_keys,
@@ -183,7 +184,8 @@ def _incomplete(
 ) -> Iterator[Change]:
     """Yield a commit for each incomplete source: its record, with the existing chunks only and an empty version."""
     for record in catalog.records(sources).values():
-        there = catalog.backend.retrieve(record.chunks, []).keys() - _bare(catalog.backend, IdIs(record.chunks), names)
+        read = chunks_of(catalog.backend.retrieve(record.chunks, ["kind"]))
+        there = read.keys() - _bare(catalog.backend, IdIs(record.chunks), names)
         whole = tuple(chunk for chunk in record.chunks if chunk in there and chunk not in changed)
         if whole != record.chunks:
             revision = f"{record.revision} incomplete"

@@ -19,7 +19,7 @@ from twinvec.retrieval import analysis as analyses
 from twinvec.retrieval.analysis import Analyzer
 from twinvec.retrieval.bm25 import SparseVector, document_vectors, query_vector, weighted_sum
 from twinvec_qdrant.records.description import Description, stored_description
-from twinvec_qdrant.records.schema import CHUNKS, EMBEDDED_FIELDS, RECORDS, Record, embedded_text
+from twinvec_qdrant.records.schema import CHUNKS, EMBEDDED_FIELDS, RECORDS, Record, chunks_of, embedded_text
 from twinvec_qdrant.records.words.spelling import Speller
 from twinvec_qdrant.records.words.vocabulary import Vocabulary
 from twinvec_qdrant.stores.base import Backend, update_existing
@@ -183,7 +183,7 @@ class BM25Weights:
     def _analyse(self, records: Sequence[Point], analyzer: Analyzer) -> None:
         """Write new weights to the chunks of these records, and the new numbers of terms to the records."""
         chunks = [chunk for each in records for chunk in each.payload["chunks"]]
-        there = self._backend.retrieve(chunks, EMBEDDED_FIELDS)
+        there = chunks_of(self._backend.retrieve(chunks, ["kind", *EMBEDDED_FIELDS]))
         texts = [embedded_text(point.payload) for point in there.values()]
         terms = dict(zip(there, analyzer.terms(texts), strict=True))
         self._update(terms, self.average_length)

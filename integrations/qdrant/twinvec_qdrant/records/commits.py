@@ -186,7 +186,8 @@ class Catalog:
     def revisions(self, ids: Iterable[str]) -> dict[str, str]:
         """Return the present revisions of chunks or records, by id."""
         found = self.backend.retrieve(list(ids), ["revision"])
-        return {key: point.payload["revision"] for key, point in found.items()}
+        # another program may have replaced the payload of a chunk
+        return {key: point.payload["revision"] for key, point in found.items() if "revision" in point.payload}
 
     def leftovers(self, ended: Collection[Writer] = ()) -> Leftovers:
         """Return the leftovers of killed writers, and of writers that have ``ended`` for certain."""

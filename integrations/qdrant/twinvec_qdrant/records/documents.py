@@ -13,6 +13,7 @@ from twinvec_qdrant.records.schema import (
     CHUNKS,
     RECORDS,
     Record,
+    chunks_of,
     digest,
     embedded_text,
     filter_conditions,
@@ -58,7 +59,7 @@ def stored_documents(backend: Backend, ids: Sequence[str]) -> Steps[list[Documen
     while left:
         stored = yield from backend.points([record_id(source) for source in left])
         records = [Record.of_payload(point.payload) for point in stored.values()]
-        points = yield from backend.points([chunk for each in records for chunk in each.chunks])
+        points = chunks_of((yield from backend.points([chunk for each in records for chunk in each.chunks])))
         left = []
         for record in records:
             # a writer may have removed chunks since the record was read; if the record is unchanged, they are lost
@@ -83,7 +84,7 @@ def sampled_chunks(backend: Backend, limit: int) -> list[StoredChunk]:
     complete = (each for each in records if each.version)
     placed = ((digest(each.source, str(at)), key) for each in complete for at, key in enumerate(each.chunks))
     drawn = [key for _, key in nsmallest(limit, placed)]
-    points = {key: point for page in pages(drawn, _PAGE) for key, point in backend.retrieve(page).items()}
+    points = {key: point for page in pages(drawn, _PAGE) for key, point in chunks_of(backend.retrieve(page)).items()}
     return [_stored_chunk(points[key]) for key in drawn if key in points]
 
 

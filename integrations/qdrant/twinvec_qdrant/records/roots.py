@@ -85,7 +85,7 @@ class Roots:
 
     def all(self) -> dict[str, StoredRoot]:
         """Return the roots by name, the first root first."""
-        return self._read()[0]
+        return self._here(self._read()[0])
 
     def joined(self, other: Point) -> Point:
         """Return ``other``, the roots' point of a collection that is copied here, with this collection's roots added.
@@ -244,7 +244,7 @@ class Roots:
         """Write the roots that ``change`` returns, by compare-and-set; write nothing if they are unchanged."""
         for _ in range(_TRIES):
             roots, revision = self._read()
-            changed = change(roots)
+            changed = change(self._here(roots))
             if changed == roots:
                 return
             written = uuid4().hex
@@ -253,6 +253,14 @@ class Roots:
             if self._backend.exclusive or self._read()[1] == written:
                 return
         raise StoreBusyError(f"{self._backend.location}: other writers keep changing its sources; try again")
+
+    def _here(self, roots: Mapping[str, StoredRoot]) -> dict[str, StoredRoot]:
+        """Return the roots as this machine sees them.
+
+        Many machines use a server, and the same path may lead to other files on each. An embedded store has one
+        machine, whose name may change: a laptop gets one from each network, and a container from each start.
+        """
+        return {name: root.found_here() if self._backend.exclusive else root for name, root in roots.items()}
 
     def _read(self) -> tuple[dict[str, StoredRoot], str | None]:
         stored = self._backend.retrieve([ROOTS]).get(ROOTS)

@@ -34,6 +34,7 @@ from twinvec.retrieval.documents import HiddenKeys
 from twinvec.retrieval.filters.conditions import Condition, Field, mapped, split_key
 from twinvec_qdrant.framework_layout import HIDDEN_KEYS
 from twinvec_qdrant.stores.conditions import FieldIs, StoreCondition, field_is
+from twinvec_qdrant.stores.points import Point
 
 NAMESPACE = UUID("6b1c3c0e-8a5d-5d0b-9a53-7f0d5b1a2c44")
 """The UUID namespace of all point ids."""
@@ -97,6 +98,15 @@ class Record:
             payload["terms"],
             payload.get("metadata", {}),
         )
+
+
+def chunks_of(points: Mapping[str, Point]) -> dict[str, Point]:
+    """Return the points that are chunks; they were read with at least the field ``kind``.
+
+    In a collection that LangChain's or LlamaIndex's Qdrant store also writes, it may have replaced the payload of a
+    chunk that a record lists. Such a point is no chunk until it is adopted again.
+    """
+    return {key: point for key, point in points.items() if point.payload.get("kind") == "chunk"}
 
 
 def embedded_text(chunk: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.documents import find_documents
-from twinvec_qdrant.records.schema import LLAMA_INDEX_KEYS, Record, user_payload
+from twinvec_qdrant.records.schema import LLAMA_INDEX_KEYS, Record, chunks_of, user_payload
 
 FOREIGN = "a document of another tenant has this id; give this document another id, or delete the other one first"
 """Reason for refusing a document; the message does not reveal the other tenant."""
@@ -25,8 +25,9 @@ class Tenants:
         if self._key is None:
             return set()
         named = {document.id: document.payload[self._key] for document in documents if document.id in records}
-        fields = ["source", "metadata", *LLAMA_INDEX_KEYS]
-        chunks = self._catalog.backend.retrieve([each for source in named for each in records[source].chunks], fields)
+        fields = ["kind", "source", "metadata", *LLAMA_INDEX_KEYS]
+        listed = [each for source in named for each in records[source].chunks]
+        chunks = chunks_of(self._catalog.backend.retrieve(listed, fields))
         owners = {source: records[source].payload.get(self._key) for source in named}
         owners |= {point.payload["source"]: user_payload(point.payload)[self._key] for point in chunks.values()}
         return {source for source, owner in owners.items() if owner not in (None, named[source])}

@@ -18,9 +18,10 @@ from twinvec_qdrant.search.ranking import Candidate
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.candidates import Along, Candidates
-from twinvec_qdrant.stores.points import Point, Query
+from twinvec_qdrant.stores.points import Point, Query, Scored
 from twinvec_qdrant.stores.steps import Steps
 
+_OF_CHUNKS = frozenset({"source", "position"})
 _SPARE = 4  # smallest number of extra candidates to read; chunks that no record lists are rare
 
 
@@ -58,7 +59,7 @@ class Fetched:
         """
 
         def ids(candidates: Candidates) -> Iterator[str]:
-            best = (scored for found in candidates.found for scored in found.values())
+            best = (own_chunks(scored) for found in candidates.found for scored in found.values())
             points = {each.id: each for stage in best for each in islice(stage.values(), needed_by(request))}
             new = dict.fromkeys(
                 each for key, point in points.items() for each in (record_id(point.payload["source"]), key)
@@ -158,6 +159,14 @@ class Fetched:
             shown = [str(own.get(name, "")) for name in ("title", "heading", "text")]
             self._admitted[chunk, condition] = condition.admits(*shown)
         return self._admitted[chunk, condition]
+
+
+def own_chunks(found: Mapping[str, Scored]) -> dict[str, Scored]:
+    """Return the points of a search that are chunks of twinvec.
+
+    Another program, such as LangChain's or LlamaIndex's Qdrant store, may add points with vectors of the same name.
+    """
+    return {key: each for key, each in found.items() if each.payload.keys() >= _OF_CHUNKS}
 
 
 def needed_by(request: SearchRequest) -> int:

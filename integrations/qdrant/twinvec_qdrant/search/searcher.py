@@ -37,7 +37,7 @@ from twinvec.retrieval.relevance import MANY, Calibration, relevance, share_lear
 from twinvec_qdrant.records.description import Description, Generation
 from twinvec_qdrant.records.schema import CHUNKS, SHOWN_FIELDS, hidden_keys, model_id, user_payload
 from twinvec_qdrant.search.ended import EndedCommits
-from twinvec_qdrant.search.fetching import Fetched, needed_by
+from twinvec_qdrant.search.fetching import Fetched, needed_by, own_chunks
 from twinvec_qdrant.search.ranking import Candidate, QueryVectors, as_asked, mmr, rank
 from twinvec_qdrant.search.request import SearchRequest
 from twinvec_qdrant.settings import IndexSettings
@@ -242,6 +242,7 @@ class Searcher:
             for each in search.stages.values()
         ]
         candidates = yield from self._backend.candidates(asked, model_id(), fetched.along(request, of_best))
+        candidates.found = [{stage: own_chunks(each) for stage, each in found.items()} for found in candidates.found]
         fetched.take(candidates, whole=whole)
         for search, found, more in zip(searches, candidates.found, candidates.more, strict=True):
             search.found = {stage: found.get(stage, {}) for stage in search.query.by_stage()}

@@ -1,13 +1,16 @@
 """Watching: the sources of collections are ingested again as soon as their files change.
 
-A store is open only during an update. Threads of ``watchfiles`` wait for the operating system to report changes. A
-source whose folder is gone is looked for once a second.
+A store is open only during an update, and for a moment once a minute, to find sources that were added or deleted.
+Threads of ``watchfiles`` wait for the operating system to report changes. A source whose folder is gone is looked for
+once a second.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -27,6 +30,7 @@ _LONGEST_MS = 800  # changes are reported this long after the first one, even if
 _BEGUN_MS = 1  # timeout after which watchfiles yields without a change; the first yield shows that it watches
 _LOOK_SECONDS = 1.0
 _RETRY_SECONDS = 5.0
+_SOURCES_SECONDS = 60.0  # without a change, the recorded sources are read again after this time
 _READY = "ready"
 _ALL = ""  # stands for all sources of a collection
 
@@ -41,46 +45,63 @@ logger = logging.getLogger(__name__)
 def watch(names: list[str], open_collection: Open, told: Told, *, prune: bool = True) -> None:
     """Update collections now, and whenever a file of their sources changes; never returns.
 
+    Sources that are added to the collections later are watched, too. If a collection is dropped, the others stay
+    watched.
+
     ``open_collection`` opens a collection by name, with a loaded encoder or None, or connects to a process that has it.
     ``told`` is called after each update with the name of the collection and the report. ``prune`` removes documents
     that their source no longer holds.
 
     Raises:
         ConfigurationError: the operating system refuses to watch the files, for example because they are too many.
+        CollectionNotFoundError: a collection does not exist at the beginning, or all have been dropped.
         TwinvecError: the errors of ``Collection.open`` and ``Collection.ingest``. If a store fails, the update is tried
             again instead.
     """
     check_flags(prune=prune)
-    updates = _Updates(open_collection, told, prune=prune)
+    updates = _Updates(names, open_collection, told, prune=prune)
     while True:
-        roots = {(name, source): root for name in names for source, root in updates.places(name).items()}
+        updates.look()
+        roots = updates.roots()
         with Changes(roots) as changes:
-            left = {(name, _ALL) for name in names}
+            left = {(name, _ALL) for name in updates.names}
             while not changes.stale:
                 left = updates.run(left)
-                left |= changes.wait(_RETRY_SECONDS if left else None)
+                if updates.roots() != roots:
+                    break
+                changed = changes.wait(_RETRY_SECONDS if left else _SOURCES_SECONDS)
+                if not (changed or left):
+                    updates.look()
+                left |= changed
 
 
 class _Updates:
     """Opens collections to update them; the models stay loaded."""
 
-    def __init__(self, open_collection: Open, told: Told, *, prune: bool) -> None:
+    def __init__(self, names: list[str], open_collection: Open, told: Told, *, prune: bool) -> None:
+        self.names = list(names)
         self._open = open_collection
         self._told = told
         self._prune = prune
         self._encoders: dict[str, SpaceEncoder] = {}
         self._places: dict[str, dict[str, Root]] = {}
 
-    def places(self, name: str) -> dict[str, Root]:
-        """Return ``places`` of a collection; if its store fails, return those of the call before."""
-        try:
-            with self._open(name, None) as opened:
-                self._places[name] = places(opened)
-        except StoreError as error:
-            if name not in self._places or isinstance(error, CollectionNotFoundError):
-                raise
-            logger.warning("%s; trying again", error)
-        return self._places[name]
+    def roots(self) -> dict[Key, Root]:
+        """Return the sources of the collections, as last read from their stores."""
+        return {(name, source): root for name in self.names for source, root in self._places[name].items()}
+
+    def look(self) -> None:
+        """Read the recorded sources of the collections; if a store fails, keep those read before."""
+        for name in list(self.names):
+            try:
+                with self._open(name, None) as opened:
+                    self._places[name] = places(opened)
+            except CollectionNotFoundError as error:
+                self._forget(name, error)
+            except StoreError as error:
+                if name not in self._places:
+                    raise
+                logger.debug("%s: the sources are read again later", error)
 
     def run(self, keys: set[Key]) -> set[Key]:
         """Update the sources, and return the keys of the sources whose store failed."""
@@ -93,12 +114,19 @@ class _Updates:
                 if self._encoders.pop(name, None) is None:
                     raise
                 failed |= own
-            except CollectionNotFoundError:
-                raise
+            except CollectionNotFoundError as error:
+                self._forget(name, error)
             except StoreError as error:
                 logger.warning("%s; trying again", error)
                 failed |= own
         return failed
+
+    def _forget(self, name: str, error: CollectionNotFoundError) -> None:
+        """Stop watching a collection that was dropped; raise ``error`` if none is left, or it was never there."""
+        if self.names == [name] or name not in self._places:
+            raise error
+        self.names.remove(name)
+        logger.warning("%s; the others stay watched", error)
 
     def _update(self, name: str, sources: set[str]) -> UpdateReport:
         with self._open(name, self._encoders.get(name)) as opened:
@@ -106,6 +134,7 @@ class _Updates:
             if name not in self._encoders and isinstance(opened, Collection):  # another process encodes for itself
                 self._encoders[name] = opened.encoder
                 opened.encoder.encode_query([_READY])  # loads the model, so that the first change need not wait for it
+            self._places[name] = places(opened)
             return report
 
 
@@ -147,10 +176,11 @@ class Changes:
 
     def wait(self, seconds: float | None = None) -> set[Key]:
         """Wait for a change, at most ``seconds``; return the changed sources, or all if watchfiles cannot name them."""
+        end = math.inf if seconds is None else time.monotonic() + seconds
         while True:
-            pause = min(filter(None, (seconds, _LOOK_SECONDS if self._missing else None)), default=None)
+            pause = min(end - time.monotonic(), _LOOK_SECONDS if self._missing else math.inf)
             try:
-                told = self._told.get(timeout=pause)
+                told = self._told.get(timeout=None if pause == math.inf else max(pause, 0))
             except Empty:
                 told = set()
             if isinstance(told, OSError):
@@ -162,7 +192,7 @@ class Changes:
                 self.stale = True
                 return set(self._roots)
             changed = self._changed(told)
-            if changed or seconds is not None:
+            if changed or time.monotonic() >= end:
                 return changed
 
     def _changed(self, told: set[tuple[Path, bool]]) -> set[Key]:

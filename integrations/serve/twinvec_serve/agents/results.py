@@ -56,7 +56,8 @@ class Found(BaseModel):
         default=None, description="How likely the passage answers the query, from 0 to 1; missing if unknown."
     )
     score: float = Field(description="Score; larger is better. Scores of different collections cannot be compared.")
-    text: str = Field(description="The passage.")
+    text: str = Field(description="The passage; empty if an earlier result has the same one.")
+    same_as: str | None = Field(default=None, description="Place of the earlier result that has the same passage.")
     shortened: bool = Field(default=False, description="Whether the passage was cut at the limit of size.")
     describes: str | None = _DESCRIBES
 

@@ -196,6 +196,7 @@ class Tools:
         result = Search(results=[])
         documents = await self._documents_of(ranked, failures)
         left = MAX_CHARS
+        first: dict[str, Found] = {}
         for each in ranked:
             name, hit = each.collection, each.hit
             passage = passage_of(hit)
@@ -203,10 +204,13 @@ class Tools:
             if not text:
                 result.left_out += 1
                 continue
-            left -= len(text) + 2 * _excess(hit.id)  # in the source and in the place
             document, described = documents.get((name, hit.id), (None, None))
             lines = None if document is None else lines_of(hit, document.text)
-            result.results.append(_found(name, hit, text, place_of(hit, lines), described))
+            found = _found(name, hit, text, place_of(hit, lines), described)
+            if (earlier := first.setdefault(passage, found)) is not found:
+                found.text, found.shortened, found.same_as = "", False, earlier.place
+            result.results.append(found)
+            left -= len(found.text) + 2 * _excess(hit.id)  # in the source and in the place
         result.failed = failures.by_name()
         return result
 

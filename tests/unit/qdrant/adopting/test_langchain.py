@@ -87,6 +87,38 @@ def test_what_the_old_class_writes_meanwhile_is_adopted_by_the_next_call(theirs,
     assert (theirs.adopt("langchain", words).adopted, theirs.adopt("langchain", words).unchanged) == (0, 0)
 
 
+def test_documents_of_ours_that_the_old_class_has_deleted_are_removed(theirs, words):
+    store = langchain_store(theirs.client, words)
+    fill_langchain(store)
+    theirs.adopt("langchain", words)
+    with theirs.opened(encoder=words) as collection:
+        collection.ingest([{"id": "kept", "text": "kept"}, {"id": "gone", "text": "gone"}, {"id": "blank", "text": ""}])
+        (gone,) = store.similarity_search("gone", k=1)
+        store.delete([gone.metadata["_id"]])
+        assert theirs.adopt("langchain", words).removed == 1
+        assert sorted(collection.find())[50:] == ["blank", "kept"]
+        assert collection.verify().sound
+
+
+def test_a_document_that_the_old_class_has_changed_stands_in_the_way_of_nothing(theirs, words, tmp_path):
+    """Its point has no fields of twinvec until it is adopted again."""
+    store = langchain_store(theirs.client, words)
+    ids = fill_langchain(store)
+    theirs.adopt("langchain", words)
+    store.add_texts(["note three", "note four", "note five"], [{}] * 3, ids=ids[3:6])
+    with theirs.opened(encoder=words) as collection:
+        assert [each.text for each in collection.get(ids[2:4])] == [TEXTS[2], ""]
+        assert len(collection.sample(99)) == 47
+        assert collection.verify().incomplete == ids[3:6]
+        pushed = collection.push(tmp_path)
+        assert (pushed.copied, sorted(pushed.missed)) == (47, ids[3:6])
+        assert collection.ingest([{"id": ids[3], "text": "note three is ours"}]).updated == 1
+        assert collection.search("note three is ours", 1)[0].id == ids[3]
+        assert collection.delete([ids[4]]) == 1
+        assert collection.verify(repair=True).incomplete == [ids[5]]
+        assert collection.delete(collection.find()) == 49
+
+
 def test_our_adapter_works_on_it_with_the_same_ids(theirs, words):
     ids = fill_langchain(langchain_store(theirs.client, words))
     theirs.adopt("langchain", words)

@@ -237,7 +237,7 @@ def test_a_passage_keeps_its_lines_and_sheds_their_common_indentation():
 
     def shown(start, end):
         hit = Hit("uniq.txt", text, 1.0, passage=Passage(text[start:end], start, end, ((0, 2),)))
-        shown = rendered(1, ShownHit(FoundHit(hit, "uniq.txt")), full=False, explain=False)
+        shown = rendered([(1, ShownHit(FoundHit(hit, "uniq.txt")))], full=False, explain=False)
         lines = "\n".join(each.plain for each in shown)
         return [line[4:] for line in lines.split("\n")[1:-1]]
 
@@ -252,14 +252,14 @@ def test_lines_of_a_file_that_is_no_prose_stay_lines(source):
     text = "Adds the flag of orders.\nALTER TABLE orders"
     hit = Hit(source, text, 1.0, passage=Passage(text, 0, len(text), ((0, 4),)))
     for name, expected in ((source, text.split("\n")), ("plan.md", [text.replace("\n", " ")])):
-        shown = rendered(1, ShownHit(FoundHit(hit, name)), full=True, explain=False)
+        shown = rendered([(1, ShownHit(FoundHit(hit, name)))], full=True, explain=False)
         assert [line[4:] for line in "\n".join(each.plain for each in shown).split("\n")[1:-1]] == expected
 
 
 def test_a_quotation_is_joined_without_the_signs_of_its_further_lines():
     text = "> **Note:** The pump\n> is a > b\n>> at noon.\n>\n> Wait\n>"
     hit = Hit("plan.md", text, 1.0, passage=Passage(text, 0, len(text), ((12, 15), (55, 59))))
-    shown = rendered(1, ShownHit(FoundHit(hit, hit.id)), full=False, explain=False)
+    shown = rendered([(1, ShownHit(FoundHit(hit, hit.id)))], full=False, explain=False)
     lines = "\n".join(each.plain for each in shown).split("\n")[1:-1]
     assert " ".join(line[4:] for line in lines) == "> **Note:** The pump is a > b at noon. Wait >"
 
@@ -268,14 +268,24 @@ def test_the_path_of_code_is_shown_once():
     payload = {"path": "src/tea.py", "heading": "src/tea.py > class Pot"}
     hit = Hit("src/tea.py", "x = 1", 1.0, payload=payload, passage=Passage("x = 1", 0, 5, ()))
     for source in ("src/tea.py", "kitchen:src/tea.py"):
-        _, place, *_ = rendered(1, ShownHit(FoundHit(hit, source)), full=False, explain=False)
+        _, place, *_ = rendered([(1, ShownHit(FoundHit(hit, source)))], full=False, explain=False)
         assert place.plain == "    class Pot"
+
+
+def test_a_passage_of_several_hits_is_shown_once():
+    text = "The pump starts at noon."
+    hits = [Hit(name, text, 1.0, passage=Passage(text, 0, len(text), ((4, 8),))) for name in ("a.md", "copy.md")]
+    others = [Hit(name, "", 0.5, passage=Passage("", 0, 0, ())) for name in ("b.md", "c.md")]
+    ranked = [(rank, ShownHit(FoundHit(hit, hit.id))) for rank, hit in enumerate([*hits, *others], 11)]
+    lines = [each.plain for each in rendered(ranked, full=False, explain=False)]
+    first, same = ["11. a.md", f"    {text}", ""], ["12. copy.md", "    the same passage as hit 11", ""]
+    assert lines == [*first, *same, "13. b.md", "", "14. c.md", ""]
 
 
 def test_a_long_name_is_folded_as_its_passage_is(monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     hit = Hit("name " * 50, "A pump.", 1.0, relevance=0.5)
-    first, *_ = rendered(12, ShownHit(FoundHit(hit, hit.id)), full=False, explain=False)
+    first, *_ = rendered([(12, ShownHit(FoundHit(hit, hit.id)))], full=False, explain=False)
     lines = first.plain.split("\n")
     assert len(lines) > 2
     assert lines[0].startswith("12. name")
@@ -370,7 +380,7 @@ def test_the_payload_of_a_document_is_shown_without_the_marks_of_python(twinvec,
     )
 
 
-def test_a_document_is_shown_for_people(twinvec, filled, folder):
+def test_a_document_is_shown_for_people(twinvec, filled, folder, monkeypatch):
     shown = twinvec("show", "guide.md", *filled).out
     assert shown == f"guide.md\nnotes\n\n{GUIDE}"
     assert twinvec("show", "guide.md#1", "-c", "notes", *filled).out == f"guide.md\n\n{GUIDE}"
@@ -378,6 +388,10 @@ def test_a_document_is_shown_for_people(twinvec, filled, folder):
     done = twinvec("show", "guid.md", *filled)
     assert done.code == 1
     assert "'guide.md'" in done.err
+    monkeypatch.chdir(folder / "more")
+    assert twinvec("show", folder / "guide.md", *filled).out == shown
+    assert twinvec("show", "../guide.md", *filled).out == shown
+    assert twinvec("show", "a b.txt", *filled).out.startswith("more/a b.txt\nnotes\n")
     (folder / "guide.md").unlink()
     assert "A certificate is renewed" in twinvec("show", "guide.md", *filled).out, "the collection still has it"
 

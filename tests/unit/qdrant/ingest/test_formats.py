@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import re
 import zipfile
@@ -69,6 +70,51 @@ def test_a_format_gives_its_text(suffix, tmp_path):
     assert document.payload == {"path": path.name, "format": "text" if suffix == "pdf" else "markdown"}
 
 
+@pytest.mark.parametrize("suffix", office_files.OFFICE_VARIANTS)
+def test_a_file_with_macros_a_template_or_a_slide_show_is_read_as_its_usual_document(suffix, tmp_path):
+    usual = tmp_path / f"notes.{office_files.OFFICE_VARIANTS[suffix][0]}"
+    WRITERS[usual.suffix[1:]](usual)
+    saved = office_files.save_as(usual, suffix)
+    expected = read(usual)
+    found = read(saved)
+    assert found.text == expected.text
+    assert found.payload == {"path": saved.name, "format": "markdown"}
+    assert read_file(saved, saved.name, 8).reason.startswith("a binary file"), "older collections keep the failure"
+    saved.write_bytes(b"PK\x03\x04 and then words")
+    assert read(saved).reason.startswith(f"damaged: a .{suffix} file is a zip archive")
+
+
+def test_a_file_compressed_by_gzip_is_read(tmp_path):
+    def compressed(name, data):
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(data))
+        return read(tmp_path / f"{name}.gz")
+
+    assert compressed("changelog", b"Tea is green.").text == "Tea is green."
+    page = compressed("tea.html", b"<h1>Tea</h1>")
+    assert (page.id, page.text, page.payload["format"]) == ("tea.html.gz", "# Tea", "markdown")
+    assert compressed("tea.MD", b"---\nkind: green\n---\nTea.").payload["kind"] == "green"
+    assert isinstance(compressed("pot.png", b"\x89PNG\0"), Failure)
+    assert compressed("tea.csv", b"id,text\n1,tea").reason.startswith("compressed with gzip; decompress it")
+    limit = f"the file unpacks to more than the limit of {MAX_TEXT_BYTES:,} bytes; unpack and split it"
+    assert compressed("large.txt", b"a" * (MAX_TEXT_BYTES + 1)).reason == limit
+    old = read_file(tmp_path / "changelog.gz", "changelog.gz", 8)
+    assert old.reason.startswith("compressed with gzip; decompress it"), "older collections keep the failure"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        gzip.compress(b"tea")[:-9],
+        b"\x1f\x8b\x08\0tea tea tea tea",
+        b"tea",
+        gzip.compress(b"tea" * 99)[:-20] + b"x" * 20,
+    ],
+)
+def test_a_damaged_gzip_file_fails(data, tmp_path):
+    (tmp_path / "a.txt.gz").write_bytes(data)
+    assert read(tmp_path / "a.txt.gz").reason.startswith("damaged: it cannot be unpacked")
+
+
 @pytest.mark.parametrize("suffix", WRITERS)
 def test_what_only_has_the_name_of_a_format_fails_in_one_line(suffix, tmp_path):
     path = tmp_path / f"notes.{suffix}"
@@ -124,6 +170,31 @@ def test_a_file_without_a_byte_is_empty(suffix, tmp_path):
     assert read(path) == Empty(path.name, "holds no text")
 
 
+@pytest.mark.parametrize(
+    ("name", "beginning", "reason"),
+    [
+        ("disk.iso", bytes(9), "a binary file (it holds NUL bytes) of a format that cannot be converted"),
+        ("logs.tar.gz", b"\x1f\x8b\x08", "compressed with gzip; decompress it, and ingest its content"),
+        (
+            "a.log",
+            "é".encode() * 40_000,
+            "the file has 8,388,609 bytes, more than the limit of 8,388,608; split it first",
+        ),
+        (
+            "b.log",
+            b"x" + "é".encode() * 40_000,
+            "the file has 8,388,609 bytes, more than the limit of 8,388,608; split it",
+        ),
+    ],
+)
+def test_of_large_files_only_texts_are_to_be_split(name, beginning, reason, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(beginning)
+    with path.open("ab") as file:
+        file.truncate(MAX_TEXT_BYTES + 1)
+    assert read(path).reason.startswith(reason)
+
+
 @pytest.mark.parametrize(("name", "kind"), [("pot.PNG", "picture"), ("talk.mp4", "recording"), ("a.woff2", "font")])
 def test_pictures_recordings_and_fonts_are_empty(name, kind, tmp_path):
     path = tmp_path / name
@@ -159,6 +230,36 @@ def test_a_source_map_is_empty(text, tmp_path):
 def test_other_maps_are_text(text, tmp_path):
     (tmp_path / "lang.map").write_text(text)
     assert read(tmp_path / "lang.map").text == text
+
+
+INDEXES = {
+    "mkdocs": {"config": {"lang": ["en"]}, "docs": [{"location": "tea/", "title": "Tea", "text": "Green tea."}]},
+    "zensical": {"config": {}, "items": [{"location": "tea.html", "level": 1, "text": "<p>Green tea.</p>"}]},
+    "lunr": {"version": "2.3.9", "fields": ["title"], "fieldVectors": [], "invertedIndex": [["tea", {}]]},
+}
+
+
+@pytest.mark.parametrize("site", INDEXES)
+def test_the_search_index_of_a_site_is_empty(site, tmp_path):
+    path = tmp_path / "search_index.json"
+    path.write_text(text := json.dumps(INDEXES[site]))
+    assert read(path) == Empty(path.name, "a search index, which holds no text of its own")
+    assert read_file(path, path.name, 8).text == text, "older collections keep it"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"config": {"tea": 1}, "docs": "tea"}',
+        '{"config": {}, "docs": [{"title": "Tea"}]}',
+        '{"docs": [{"location": "tea/", "text": "Green tea."}]}',
+        '{"fields": ["tea"], "values": []}',
+        '{"config": {}, "items": [{"location": "tea/"}]',
+    ],
+)
+def test_other_json_is_text(text, tmp_path):
+    (tmp_path / "tea.json").write_text(text)
+    assert read(tmp_path / "tea.json").text == text
 
 
 MINIFIED = "var tea=[" + ",".join(f'{{name:"tea {n}"}}' for n in range(150)) + "];"
@@ -457,6 +558,24 @@ def test_slides_are_text_without_their_numbers_and_without_pictures_that_nobody_
         assert read(tmp_path / "a.pptx").text == "\n\n".join(filter(None, parts))
     office_files.write_pptx(tmp_path / "a.pptx", ["", ""], picture="")
     assert read(tmp_path / "a.pptx") == Empty("a.pptx", "holds no text")
+
+
+def test_text_behind_a_chart_is_no_part_of_its_table(tmp_path):
+    from pptx import Presentation
+    from pptx.chart.data import CategoryChartData
+    from pptx.enum.chart import XL_CHART_TYPE
+
+    show = Presentation()
+    shapes = show.slides.add_slide(show.slide_layouts[6]).shapes
+    prices = CategoryChartData()
+    prices.categories = ["Green", "Black"]
+    prices.add_series("Price", (7, 5))
+    shapes.add_chart(XL_CHART_TYPE.BAR_CLUSTERED, 0, 0, 4_000_000, 3_000_000, prices)
+    shapes.add_textbox(0, 4_000_000, 4_000_000, 400_000).text_frame.text = "Source: the market"
+    show.save(tmp_path / "a.pptx")
+    assert read(tmp_path / "a.pptx").text.endswith("| Black | 5.0 |\n\nSource: the market")
+    older = read_file(tmp_path / "a.pptx", "a.pptx", 8).text
+    assert older.endswith("| Black | 5.0 |Source: the market"), "older collections keep it"
 
 
 @pytest.mark.parametrize("picture", ["![](Picture1.jpg)", "![Picture 1](Picture1.jpg)", "![Grafik  1-ü](Grafik1ü.jpg)"])

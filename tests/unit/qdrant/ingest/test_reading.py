@@ -103,11 +103,11 @@ def test_what_is_no_text_fails_alone(folder):
 
 
 def test_a_compressed_file_says_how_it_is_compressed(tmp_path):
-    for name, opened in (("page.1.gz", gzip.open), ("log.xz", lzma.open)):
+    for name, opened in (("rows.csv.gz", gzip.open), ("log.xz", lzma.open)):
         with opened(tmp_path / name, "wb") as file:
             file.write(b"tea\n" * 99)
     (tmp_path / "log.zst").write_bytes(b"\x28\xb5\x2f\xfd\x24\x00\x01\x00\x00\x99\xe9\xd8\x51")
-    kinds = {"page.1.gz": "gzip", "log.xz": "xz", "log.zst": "zstd"}
+    kinds = {"rows.csv.gz": "gzip", "log.xz": "xz", "log.zst": "zstd"}
     assert read(tmp_path) == {
         name: f"compressed with {kind}; decompress it, and ingest its content" for name, kind in kinds.items()
     }

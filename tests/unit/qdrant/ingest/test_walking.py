@@ -171,6 +171,13 @@ def test_lock_files_of_open_documents_are_left_out(folder):
     assert isinstance(alone, Failure), "who names it has it read"
 
 
+def test_thumbnails_of_windows_are_left_out(folder):
+    for name in ("Thumbs.db", "docs/Thumbs.db"):
+        (folder / name).write_bytes(b"\xd0\xcf\x11\xe0" + bytes(150))
+    assert sorted(ids(folder)) == sorted(FILES)
+    assert not Root(str(folder)).follows(folder / "docs" / "Thumbs.db")
+
+
 def test_a_root_follows_what_it_reads(folder, tmp_path):
     (folder / ".gitignore").write_text("*.log\nlog/\n")
     (folder / "env").mkdir()

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from twinvec_qdrant import Root
+from twinvec_qdrant import Collection, Root
 from twinvec_qdrant.updates.updating import places, update_collection
 
 
@@ -68,12 +68,35 @@ def test_a_folder_that_is_gone_or_empty_removes_nothing(collection, folders, emp
     assert sorted(collection.find()) == sorted([*ALL, "new.md"])
 
 
-def test_places_of_another_machine_are_left_alone(collection, folders, monkeypatch):
+def test_places_of_another_machine_are_left_alone_on_a_server(collection, folders, place, monkeypatch):
+    """Another machine may have other files under the same path. An embedded store has one machine, with a new name."""
     assert list(places(collection)) == ["guides", "minutes"]
     monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
+    found = ["guides", "minutes"] if "path" in place else []
+    assert list(places(collection)) == found
     report = update_collection(collection)
-    assert (report.roots, report.placeless) == ([], ["guides", "minutes", "from Python"])
-    assert places(collection) == {}
+    assert report.roots == found
+    assert report.placeless == [each for each in ("guides", "minutes", "from Python") if each not in found]
+
+
+def test_an_embedded_collection_on_another_machine_without_the_folder(collection, folders, place, monkeypatch):
+    monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
+    shutil.move(folders[0], folders[0].parent / "moved")
+    report = update_collection(collection)
+    assert report.placeless == (["guides", "from Python"] if "path" in place else ["guides", "minutes", "from Python"])
+    assert sorted(collection.find()) == ALL
+
+
+def test_a_folder_that_is_gone_after_the_machine_has_a_new_name_is_missing(tmp_path, words, monkeypatch):
+    (tmp_path / "guides").mkdir()
+    (tmp_path / "guides" / "README.md").write_text("guide")
+    with Collection.open("notes", tmp_path / "store", encoder=words, chunking=False) as collection:
+        collection.ingest(Root(str(tmp_path / "guides")))
+        monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
+        update_collection(collection)
+        shutil.rmtree(tmp_path / "guides")
+        report = update_collection(collection)
+        assert ([name for name, _ in report.missing], report.placeless) == (["guides"], [])
 
 
 def test_an_unexpected_error_of_a_source_stops_no_other(collection, folders, monkeypatch):

@@ -17,8 +17,9 @@ import pytest
 import watchfiles
 
 from holders import with_helpers
-from twinvec.errors import StoreUnavailableError
-from twinvec_qdrant import Collection, Root
+from twinvec.errors import CollectionNotFoundError, StoreUnavailableError
+from twinvec_qdrant import Collection, Root, drop_collection
+from twinvec_qdrant.updates import watching as watching_module
 from twinvec_qdrant.updates.watching import Changes, watch
 from words import WordEncoder
 
@@ -106,6 +107,15 @@ def again(docs: Path) -> None:
 
 def opened(store):
     return Collection.open("notes", store, encoder=WordEncoder(), chunking=False, wait_seconds=30)
+
+
+def existing(store):
+    """Return a function that opens a collection of the store by its name, as ``watch`` needs it."""
+
+    def open_collection(name, encoder):
+        return Collection.open(name, store, encoder=encoder or WordEncoder(), create=False, wait_seconds=30)
+
+    return open_collection
 
 
 @pytest.mark.slow
@@ -203,6 +213,60 @@ def test_a_store_that_fails_while_a_folder_comes_again_is_tried_again(docs):
     with pytest.raises(KeyboardInterrupt):
         watch(["notes"], open_collection, told)
     assert reports == [1, 3]
+
+
+def steps(*then):
+    """Return ``told`` that records each report, and then does the next of ``then``; after the last, it ends."""
+    reports, left = [], iter(then)
+
+    def told(name, report):
+        reports.append((name, report.new, report.unchanged))
+        try:
+            next(left)()
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    return reports, told
+
+
+def test_a_source_that_is_added_later_is_watched(docs, monkeypatch):
+    monkeypatch.setattr(watching_module, "_SOURCES_SECONDS", 0.1)
+    more, store = docs.parent / "more", docs.parent / "store"
+    shutil.move(docs / "store", store)
+    write(more / "c.md")
+
+    def added():
+        with opened(store) as collection:
+            collection.ingest(Root(str(more)))
+
+    reports, told = steps(added, lambda: write(more / "d.md"))
+    with pytest.raises(KeyboardInterrupt):
+        watch(["notes"], existing(store), told)
+    assert reports == [("notes", 0, 3), ("notes", 0, 4), ("notes", 1, 1)]
+
+
+def test_the_other_collections_stay_watched_after_one_was_dropped(docs, caplog):
+    store, more = docs.parent / "store", docs.parent / "more"
+    shutil.move(docs / "store", store)
+    write(more / "c.md")
+
+    with Collection.open("letters", store, encoder=WordEncoder(), chunking=False) as collection:
+        collection.ingest(Root(str(more)))
+
+    def dropped():
+        drop_collection("letters", store)
+        write(more / "d.md")
+
+    reports, told = steps(lambda: None, dropped, lambda: write(docs / "c.md"))
+    with pytest.raises(KeyboardInterrupt):
+        watch(["letters", "notes"], existing(store), told)
+    assert reports == [("letters", 0, 1), ("notes", 0, 3), ("notes", 0, 3), ("notes", 1, 2)]
+    assert [each.getMessage().endswith("the others stay watched") for each in caplog.records] == [True]
+
+
+def test_a_collection_that_was_never_there_ends_the_watch(docs):
+    with pytest.raises(CollectionNotFoundError):
+        watch(["notes", "missing"], existing(docs / "store"), lambda *_: None)
 
 
 def test_a_change_is_told_from_the_beginning_on(docs, monkeypatch):

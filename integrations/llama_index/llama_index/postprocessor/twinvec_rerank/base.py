@@ -13,6 +13,7 @@ from llama_index_instrumentation import get_dispatcher
 
 from llama_index.vector_stores.twinvec.nodes import ScoredNode
 from twinvec import Encoder, Hit
+from twinvec.adapters.earlier_scores import completed
 from twinvec.engines.select import check_device
 from twinvec.errors import ConfigurationError
 from twinvec.rerankers.open import open_reranker
@@ -109,7 +110,8 @@ class TwinvecRerank(BaseNodePostprocessor):
     def _reranked(self, nodes: list[NodeWithScore], query: str) -> list[NodeWithScore]:
         if not nodes:
             return []
-        hits = [_hit(node, position) for position, node in enumerate(nodes)]
+        before = completed([node.score for node in nodes])
+        hits = [_hit(node, position, before[position]) for position, node in enumerate(nodes)]
         best = self._reranker.rerank(query, hits, limit=self.top_n)
         return [self._rescored(nodes[hit.payload["position"]], hit) for hit in best]
 
@@ -127,9 +129,9 @@ class TwinvecRerank(BaseNodePostprocessor):
         return ScoredNode(node=node, score=hit.score, scores=dict(hit.scores), relevance=hit.relevance)
 
 
-def _hit(scored: NodeWithScore, position: int) -> Hit:
-    """Return a hit with the node's embedded text and the scores of the earlier stages."""
+def _hit(scored: NodeWithScore, position: int, score: float) -> Hit:
+    """Return a hit with the node's embedded text, its ``score`` and the scores of the earlier stages."""
     scores = dict(scored.scores) if isinstance(scored, ScoredNode) else {}
     relevance = scored.relevance if isinstance(scored, ScoredNode) else None
     text = scored.get_content(MetadataMode.EMBED)
-    return Hit(scored.node_id, text, scored.score or 0.0, scores, {"position": position}, relevance=relevance)
+    return Hit(scored.node_id, text, score, scores, {"position": position}, relevance=relevance)

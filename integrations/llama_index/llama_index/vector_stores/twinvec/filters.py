@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
+from twinvec.adapters.filter_values import range_limit
 from twinvec.errors import FilterError
 from twinvec.retrieval.filters import Filter
-from twinvec.retrieval.filters.instants import moment
 from twinvec_qdrant import NOTHING, all_of, metadata_key, payload_key, understood_filter
 
 if TYPE_CHECKING:
@@ -72,16 +71,7 @@ def _condition(each: MetadataFilter) -> Filter:
         return {key: {name: _listed(each)}}
     if name in ("eq", "ne") and isinstance(each.value, list):
         raise FilterError(f"filter {each.key!r}: {operator.value!r} takes one value, not a list; use 'in'")
-    return {key: {name: _limit(each.value) if name in ("gt", "gte", "lt", "lte") else each.value}}
-
-
-def _limit(value: Any) -> Any:
-    """Return the limit of a range; a number that a language model has written as text becomes a number."""
-    try:
-        number = float(value) if isinstance(value, str) and moment(value) is None else None
-    except ValueError:
-        return value
-    return value if number is None or not math.isfinite(number) else number
+    return {key: {name: range_limit(each.value) if name in ("gt", "gte", "lt", "lte") else each.value}}
 
 
 def _listed(each: MetadataFilter) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,22 +46,31 @@ class ShownHit:
         return self.found.hit
 
 
-def rendered(rank: int, shown: ShownHit, *, full: bool, explain: bool) -> Iterator[Text]:
-    """Yield the lines of one hit: name, location, passage (or the whole text if ``full``), scores if ``explain``."""
+def rendered(ranked: Iterable[tuple[int, ShownHit]], *, full: bool, explain: bool) -> Iterator[Text]:
+    """Yield the lines of hits: name, location, passage (or the whole text if ``full``), scores if ``explain``.
+
+    Args:
+        ranked: The hits, each with its rank. If a hit has the passage of an earlier one, only the first shows it.
+    """
+    ranks: dict[str, int] = {}
+    for rank, shown in ranked:
+        text = _text(shown, full=full)
+        yield from _of_hit(rank, shown, text, ranks.setdefault(text.plain, rank), explain=explain)
+
+
+def _of_hit(rank: int, shown: ShownHit, text: Text, first: int, *, explain: bool) -> Iterator[Text]:
+    """Yield the lines of one hit; ``first`` is the rank of the first hit with the same passage."""
     from rich.text import Text
 
     name = linked(_name(shown), shown.file)
     if shown.hit.relevance is not None:
         name = Text.assemble(name, (f"  {shown.hit.relevance:.0%}", "cyan"))
     yield Text(f"{rank}. ".ljust(_INDENT)).append_text(indented(name, _INDENT, _WIDEST)[_INDENT:])
-    body = body_start(shown.hit)
-    passage = shown.hit.passage
-    if full or passage is None:
-        passage = _whole(shown.hit, body)
+    if first != rank and text.plain:
+        text = Text(f"the same passage as hit {first}", "dim")
     scores = "  ".join(f"{stage} {value:.3f}" for stage, value in shown.hit.scores.items())
     if explain and list(shown.hit.scores.values())[-1:] != [shown.hit.score]:
         scores += f"  score {shown.hit.score:.3f}"  # a reranker has mixed two scores
-    text = _marked(shown.hit.text, passage, prose=not _OF_LINES.search(shown.found.source))
     below = [Text(" · ".join(_place(shown)), "dim"), text, Text(scores if explain else "", "dim")]
     yield from (indented(part, _INDENT, _WIDEST) for part in below if part.plain)
     yield Text()
@@ -114,6 +123,14 @@ def _place(shown: ShownHit) -> Iterator[str]:
 
 def _range(what: str, first: int, last: int) -> str:
     return f"{what} {first}" if first == last else f"{what}s {first}-{last}"
+
+
+def _text(shown: ShownHit, *, full: bool) -> Text:
+    """Return the passage of a hit, or its whole text, with the matches marked."""
+    passage = shown.hit.passage
+    if full or passage is None:
+        passage = _whole(shown.hit, body_start(shown.hit))
+    return _marked(shown.hit.text, passage, prose=not _OF_LINES.search(shown.found.source))
 
 
 def _whole(hit: Hit, body: int) -> Passage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -64,6 +65,17 @@ class Places:
             return path if path.is_file() and (path != location or name == location.name) else None
         except (OSError, ValueError):  # the id is not a valid path
             return None
+
+    def ids(self, path: Path) -> list[str]:
+        """Return the ids that the document of a file would have in the collection; the file may be gone."""
+        whole = Path(os.path.abspath(path))
+        whole = Path(os.path.realpath(whole.parent), whole.name)  # as locations are stored; a file may be a link itself
+        ids = []
+        for root in self._roots.values():
+            if root.location is not None and root.is_local() and whole.is_relative_to(root.location):
+                name = whole.relative_to(root.location).as_posix() if whole != Path(root.location) else whole.name
+                ids.append(root.prefix + name)
+        return ids
 
     def text(self, path: Path, payload: Mapping[str, Any]) -> str | None:
         """Return the text of a document's file, with line ends \\n as in chunks; None if it is not a text file.

@@ -95,11 +95,13 @@ def _found(place: CollectionPlace, identity: str) -> FoundDocument | None:
     ids = [identity, *([chunk_of] if mark and position.isdecimal() else [])]  # ``search --chunks`` prints ids of chunks
     with documents_of(place) as documents:
         found = documents.get(ids, nearest=False)
+        places = Places(map(StoredRoot.of_fields, found["roots"]))
+        if not found["documents"] and (ids := places.ids(Path(identity))):
+            found = documents.get(ids, nearest=False)
     if not found["documents"]:
         return None
     first = found["documents"][0]
     document = Document(first["id"], first["text"], payload=first["payload"])
-    places = Places(map(StoredRoot.of_fields, found["roots"]))
     file = places.file(document.id)
     text = None if file is None else places.text(file, document.payload)
     return FoundDocument(document, text or document.text, file, places.described(document.id))

@@ -54,7 +54,7 @@ def by_markitdown(data: bytes, suffix: str, version: int) -> str:
             return str(_guessing(suffix).convert_stream(BytesIO(data), stream_info=info, **options).markdown)
         encoding = json.detect_encoding(data) if suffix == ".ipynb" else "utf-8"
         info = package.StreamInfo(extension=suffix, charset=encoding if suffix in _DECODED else None)
-        return _without_trailing_blanks(_converter(suffix).convert(BytesIO(data), info, **options).markdown)
+        return _without_trailing_blanks(_converter(suffix, version).convert(BytesIO(data), info, **options).markdown)
     except Exception as error:
         if isinstance(first_reason(error), package.MissingDependencyException):
             raise MissingExtraError("markitdown", "documents", _PURPOSE.format(suffix), "twinvec-qdrant") from error
@@ -93,11 +93,11 @@ def _guessing(suffix: str) -> MarkItDown:
     from markitdown import MarkItDown
 
     entry = MarkItDown(enable_builtins=False, enable_plugins=False)
-    entry.register_converter(_converter(suffix))
+    entry.register_converter(_converter(suffix, 1))
     return entry
 
 
-def _converter(suffix: str) -> DocumentConverter:
+def _converter(suffix: str, version: int) -> DocumentConverter:
     """Return the converter of a format; HTML inside a file of this format is read by ``_page_converter``."""
     from markitdown import converters
 
@@ -106,6 +106,10 @@ def _converter(suffix: str) -> DocumentConverter:
     converter: Any = getattr(converters, _CONVERTERS[suffix])()
     if hasattr(converter, "_html_converter"):
         converter._html_converter = _page_converter()
+    if hasattr(converter, "_convert_chart_to_markdown") and version > 8:
+        table_of_chart = converter._convert_chart_to_markdown
+        # blank lines end the table of a chart before the text behind it
+        converter._convert_chart_to_markdown = lambda chart: f"{table_of_chart(chart)}\n\n"
     return converter  # type: ignore[no-any-return]
 
 

@@ -17,7 +17,7 @@ from twinvec.errors import DocumentError, TwinvecError
 from twinvec_qdrant.ingest.reading.by_markitdown import by_markitdown, first_reason, load_markitdown
 from twinvec_qdrant.ingest.reading.notebooks import NOTEBOOK, in_newest_format
 from twinvec_qdrant.ingest.reading.office.compound_files import check_message
-from twinvec_qdrant.ingest.reading.office.office_archives import check_archive, check_parts
+from twinvec_qdrant.ingest.reading.office.office_archives import as_presentation, check_archive, check_parts
 from twinvec_qdrant.ingest.reading.office.open_documents import TEXTS, WORKBOOK, html_of
 from twinvec_qdrant.ingest.reading.office.rich_text import BEGINNING, RICH_TEXT, read_rich_text
 from twinvec_qdrant.ingest.reading.office.word_changes import with_all_text, without_unread_text
@@ -34,10 +34,17 @@ from twinvec_qdrant.ingest.reading.web.page_files import (
 )
 from twinvec_qdrant.settings import NEWEST_READING
 
+_VARIANTS = {  # endings of templates, slide shows and files with macros, each with the ending of a usual document
+    **dict.fromkeys((".docm", ".dotm", ".dotx"), ".docx"),
+    **dict.fromkeys((".potm", ".potx", ".ppsm", ".ppsx", ".pptm"), ".pptx"),
+    **dict.fromkeys((".xlsm", ".xltm", ".xltx"), ".xlsx"),
+}
+
 CONVERTED_SINCE = {
     **dict.fromkeys((".docx", ".epub", ".htm", ".html", ".ipynb", ".msg", ".pdf", ".pptx", ".xls", ".xlsx"), 1),
     **dict.fromkeys(ARCHIVES, 3),
     **dict.fromkeys((*TEXTS, WORKBOOK, RICH_TEXT, XHTML), 5),
+    **dict.fromkeys(_VARIANTS, 9),
 }
 """Endings of the names of files that are converted, each with the first reading version that converts such files."""
 
@@ -67,8 +74,9 @@ def convert(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
         DocumentError: the document is damaged, has another format than its name states, or unpacks to too much.
         MissingExtraError: markitdown, or another package that it needs for this format, is missing.
     """
+    stated, suffix = suffix, _VARIANTS.get(suffix, suffix)
     try:
-        _check_format(data, suffix)
+        _check_format(data, suffix, stated)
         markdown = _markdown(data, suffix, version)
     except TwinvecError:
         raise
@@ -100,6 +108,8 @@ def _markdown(data: bytes, suffix: str, version: int) -> str:
         data = with_all_text(data) if version > 4 else without_unread_text(data)
     if suffix == NOTEBOOK and version > 5:
         data = in_newest_format(data)
+    if suffix == _SLIDES and version > 8:
+        data = as_presentation(data)
     return by_markitdown(data, suffix, version)
 
 
@@ -112,16 +122,19 @@ def _without_placeholders(markdown: str) -> str:
     return _BLANK_LINES.sub("\n\n", _SLIDE_NUMBER.sub("", text)).strip()
 
 
-def _check_format(data: bytes, suffix: str) -> None:
-    """Refuse a file that does not begin as its format requires: markitdown would take it for plain text."""
+def _check_format(data: bytes, suffix: str, stated: str) -> None:
+    """Refuse a file that does not begin as its format requires: markitdown would take it for plain text.
+
+    ``suffix`` is the usual ending of the format, and ``stated`` that of the file's name.
+    """
     beginning = _BEGINNINGS.get(suffix)
     if beginning == _ZIP and data.startswith(_OLE) and _ENCRYPTED in data:
         raise DocumentError("encrypted with a password; save it without the password")
     if beginning and not data.removeprefix(BOM_UTF8).lstrip().startswith(beginning):
-        raise DocumentError(f"not of the format that its name ({suffix}) says; save it again, or rename it")
+        raise DocumentError(f"not of the format that its name ({stated}) says; save it again, or rename it")
     if beginning == _ZIP and not is_zipfile(BytesIO(data)):
         raise DocumentError(
-            f"damaged: a {suffix} file is a zip archive, and the end of this archive is missing; get the file again"
+            f"damaged: a {stated} file is a zip archive, and the end of this archive is missing; get the file again"
         )
     if beginning == _ZIP:
         check_archive(data, suffix)

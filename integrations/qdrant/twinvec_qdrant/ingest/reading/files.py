@@ -10,12 +10,15 @@ does not have the file, can therefore parse the bytes. ``older`` holds the code 
 
 from __future__ import annotations
 
+import gzip
 import logging
 import os
 import stat
+import zlib
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
+from io import BytesIO
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeVar
 
 from twinvec.errors import DocumentError, TwinvecError
@@ -49,8 +52,10 @@ _WHY_EMPTY = {
     DRAWING: f"a drawing, which {NO_TEXT}",
 }
 _UNREAD_FRONT_MATTER = "%s: the front matter cannot be read and stays text: %s"
+_COMPRESSED = ".gz"
+_RECORDS = frozenset({".csv", ".json", ".jsonl", ".mbox", ".ndjson", ".tsv"})  # are read only when not compressed
 _WITHOUT_TEXT = {  # kind of file -> endings. If such a file is not text, it counts as empty, not as damaged.
-    "picture": ".avif .bmp .gif .heic .ico .jpeg .jpg .png .psd .tif .tiff .webp",
+    "picture": ".avif .bmp .emf .gif .heic .ico .jpeg .jpg .png .psd .tif .tiff .webp .wmf",
     "recording": ".aac .avi .flac .m4a .m4v .mkv .mov .mp3 .mp4 .mpeg .mpg .ogg .opus .wav .webm .wma .wmv",
     "font": ".eot .otf .ttf .woff .woff2",
 }
@@ -67,6 +72,8 @@ NAMED_SUFFIXES = (".txt", *sorted({*SLOW_SUFFIXES, *MARKDOWN_SUFFIXES, *RESTRUCT
 
 MAX_CONVERTED_BYTES = 256 * 1024 * 1024
 """Largest size of a file whose format is slow to parse, and of a JSON file with records."""
+
+_BEGINNING_BYTES = 64 * 1024  # length of the beginning that shows whether a large file is text
 
 T = TypeVar("T")
 
@@ -106,8 +113,8 @@ def take_file(path: Path, identity: str, version: int) -> FileBytes | Failure:
     if identity != printable(identity):
         return Failure(printable(identity), NOT_UTF8)
     suffix = path.suffix.lower()
-    limit = MAX_CONVERTED_BYTES if is_slow(suffix, version) else MAX_TEXT_BYTES
-    return _or_failure(identity, suffix, lambda: FileBytes(identity, suffix, read_bytes(path, limit), version))
+    limit, check = (MAX_CONVERTED_BYTES, None) if is_slow(suffix, version) else (MAX_TEXT_BYTES, decode)
+    return _or_failure(identity, suffix, lambda: FileBytes(identity, suffix, read_bytes(path, limit, check), version))
 
 
 def parse_file(file: FileBytes) -> Document | Failure:
@@ -115,8 +122,11 @@ def parse_file(file: FileBytes) -> Document | Failure:
     return _or_failure(file.identity, file.suffix, lambda: _parsed(file))
 
 
-def read_bytes(path: Path, limit: int) -> bytes:
+def read_bytes(path: Path, limit: int, check: Callable[[bytes], object] | None = None) -> bytes:
     """Return the content of a regular file.
+
+    ``check`` is called with the first bytes of a file that is larger than ``limit``. It may raise a ``DocumentError``
+    that says more: it would be of no use to split a large archive.
 
     Raises:
         UnreadError: the file is not regular, or has changed while it was read.
@@ -127,6 +137,8 @@ def read_bytes(path: Path, limit: int) -> bytes:
     with path.open("rb") as file:
         before = os.fstat(file.fileno())
         if before.st_size > limit:
+            if check is not None:
+                check(file.read(_BEGINNING_BYTES))
             raise DocumentError(
                 f"the file has {before.st_size:,} bytes, more than the limit of {limit:,}; split it first"
             )
@@ -157,7 +169,7 @@ def _parsed(file: FileBytes) -> Document | Empty:
 
 
 def _document(file: FileBytes) -> Document | Empty:
-    identity, suffix, data, version = file
+    identity, suffix, data, version = file = _unpacked(file)
     if suffix == ".pdf":
         return _of_pdf(file)
     if suffix in CONVERTED_SINCE and is_slow(suffix, version):
@@ -186,6 +198,21 @@ def _document(file: FileBytes) -> Document | Empty:
         payload["encoding"] = encoding
     title = payload.pop("title") if isinstance(payload.get("title"), str) else ""
     return Document(identity, text, title, payload)
+
+
+def _unpacked(file: FileBytes) -> FileBytes:
+    """Return the file in a file that gzip has compressed; return any other file, and files of records, as they are."""
+    suffix = PurePath(PurePath(file.identity).stem).suffix.lower()
+    if file.suffix != _COMPRESSED or file.version < 9 or suffix in _RECORDS:
+        return file
+    try:
+        with gzip.open(BytesIO(file.data)) as packed:
+            data = packed.read(MAX_TEXT_BYTES + 1)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DocumentError(f"damaged: it cannot be unpacked ({error}); get the file again") from error
+    if len(data) > MAX_TEXT_BYTES:
+        raise DocumentError(f"the file unpacks to more than the limit of {MAX_TEXT_BYTES:,} bytes; unpack and split it")
+    return file._replace(suffix=suffix, data=data)
 
 
 def _without_data_uris(markdown: str, version: int) -> str:

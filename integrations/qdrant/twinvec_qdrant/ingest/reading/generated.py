@@ -1,19 +1,23 @@
-"""Generated files: recognise source maps and minified code, which only repeat what other files hold."""
+"""Generated files: recognise source maps, minified code and search indexes, which repeat what other files hold."""
 
 from __future__ import annotations
 
 import json
+import re
+from typing import Any
 
-_SOURCE_MAP = ".map"
+_SOURCE_MAP, _JSON = ".map", ".json"
 _SCRIPTS_AND_STYLES = frozenset({".cjs", ".css", ".js", ".mjs"})
 _MEAN_LINE = (
     110  # characters; GitHub Linguist calls a script or style sheet minified if its lines are longer on average
 )
+_INDEX_KEY = re.compile(r'"(?:config|fields)"\s*:')
+_INDEX_BEGINNING = 4_096  # characters, among which a search index has one of these keys
 _LONG_LINE = 2_000  # characters; files of long sentences, such as translations, have no line as long
 
 
 def generated_kind(text: str, suffix: str, version: int) -> str:
-    """Return which kind of generated file this is, "source map" or "minified file"; else "".
+    """Return which kind of generated file this is, "source map", "minified file" or "search index"; else "".
 
     Args:
         text: The text of the file.
@@ -22,6 +26,8 @@ def generated_kind(text: str, suffix: str, version: int) -> str:
     """
     if suffix == _SOURCE_MAP and version > 6 and _is_source_map(text):
         return "source map"
+    if suffix == _JSON and version > 8 and _is_search_index(text):
+        return "search index"
     return "minified file" if suffix in _SCRIPTS_AND_STYLES and version > 7 and _is_minified(text) else ""
 
 
@@ -29,11 +35,27 @@ def _is_source_map(text: str) -> bool:
     """Return whether a text is a source map (ECMA-426): the places of the parts of a generated file in its sources."""
     if text.startswith(")]}'"):  # a line that keeps browsers from running the file
         _, _, text = text.partition("\n")
+    found = _table(text)
+    return "version" in found and ("mappings" in found or "sections" in found)
+
+
+def _is_search_index(text: str) -> bool:
+    """Return whether a text is the search index of a site: of MkDocs, Material for MkDocs or Zensical, or of Lunr."""
+    if not _INDEX_KEY.search(text, 0, _INDEX_BEGINNING):
+        return False
+    found = _table(text)
+    pages = found.get("docs", found.get("items"))
+    is_of_pages = isinstance(pages, list) and all(isinstance(each, dict) and "location" in each for each in pages)
+    return ("config" in found and is_of_pages) or found.keys() >= {"fields", "invertedIndex"}
+
+
+def _table(text: str) -> dict[str, Any]:
+    """Return a JSON object; an empty dict for any other text."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and "version" in found and ("mappings" in found or "sections" in found)
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _is_minified(text: str) -> bool:

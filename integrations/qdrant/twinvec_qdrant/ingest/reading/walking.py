@@ -1,8 +1,8 @@
 """Walking: a folder -> its files, in the order of their names.
 
-These are skipped: hidden files and folders that no pattern names, Office's lock files, caches, virtual environments,
-``node_modules``, embedded collections, paths that the patterns exclude, links to folders, and links to files outside
-the folder. A file that several links reach is found once, by the first path.
+These are skipped: hidden files and folders that no pattern names, Office's lock files, the thumbnails of Windows,
+caches, virtual environments, ``node_modules``, embedded collections, paths that the patterns exclude, links to folders,
+and links to files outside the folder. A file that several links reach is found once, by the first path.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from twinvec_qdrant.ingest.reading.results import Failure, hiding, printable
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules"}
 _FOLDER_MARKS = ("CACHEDIR.TAG", "pyvenv.cfg")  # files that mark a cache and a virtual environment
 _LOCK_FILE = "~$"  # prefix of the file that Word and Excel keep beside an open document
+_THUMBNAILS = {"Thumbs.db", "ehthumbs.db"}  # files that Windows keeps in folders with pictures
 # files of an embedded collection, perhaps of the one that is being filled
 _STORE_MARKS = {"collection.json", "lock", "owner"}
 
@@ -124,7 +125,7 @@ class Walk:
     def _leaves_out(self, name: str, place: str, ignored: tuple[Ignored, ...]) -> bool:
         if name in _SKIPPED_FOLDERS or (is_hidden(place) and not self._selection.takes_hidden(place)):
             return True
-        if name.startswith(_LOCK_FILE) and not place.endswith("/"):
+        if (name.startswith(_LOCK_FILE) or name in _THUMBNAILS) and not place.endswith("/"):
             return True
         return is_ignored(place, ignored) or self._selection.leaves_out(place)
 

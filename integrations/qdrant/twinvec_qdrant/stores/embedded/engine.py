@@ -19,6 +19,7 @@ import qdrant_edge as edge
 
 from twinvec.errors import StoreCorruptError, StoreError, StoreUnavailableError, TwinvecError
 from twinvec.support.atomic import is_disk_full
+from twinvec.support.cpu import interpreter_ends
 from twinvec_qdrant.stores.base import CollectionGoneError, Damage, closed_error
 from twinvec_qdrant.stores.conditions import Conditions, field_is
 from twinvec_qdrant.stores.embedded.checksums import Checksums, named_files, times_tell
@@ -78,7 +79,8 @@ class SharedEngine:
         """Begin the first turn, and start to give turns to other processes; ``create`` makes the files if missing."""
         self._begin(create)
         self._identity = self._original.identity()
-        threading.Thread(target=self._give_when_idle, name="twinvec-turns", daemon=True).start()
+        if not interpreter_ends():  # otherwise closing gives the turn
+            threading.Thread(target=self._give_when_idle, name="twinvec-turns", daemon=True).start()
 
     def _begin(self, create: Callable[[], None] | None = None) -> None:
         """Take the turn, check the files and open the engine, unless this process already has it open.
@@ -189,10 +191,11 @@ class SharedEngine:
         """Return whether the folder that this process has opened was removed or replaced, even if it is back by now."""
         if self._is_abandoned:
             return True
-        if self._identity is None or self._copy is not None:  # copies are compared with their originals elsewhere
+        identity = self._identity  # read once: another thread may close the collection meanwhile
+        if identity is None or self._copy is not None:  # copies are compared with their originals elsewhere
             return False
         try:
-            return self._original.identity() != self._identity
+            return self._original.identity() != identity
         except OSError:  # the identity is unknown, for example on a share that does not answer
             return False
 
@@ -476,14 +479,30 @@ def engine_errors(location: str, action: str, otherwise: type[StoreError] = Stor
     """Raise the engine's exceptions and panics as twinvec's errors, which say that the engine could not ``action``.
 
     An ``OSError``, a full disk and too many open files become a ``StoreUnavailableError``, all others ``otherwise``.
+    An exception that a signal handler has raised meanwhile, such as that of a task queue's time limit, stays as it is.
     """
     try:
         yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, TwinvecError):
         raise
-    except OSError as error:
-        raise StoreUnavailableError(f"{location}: could not {action}: {error.strerror or error}") from error
     except BaseException as error:  # a panic of the engine is not an Exception
+        if _is_of_handler(error):
+            raise
+        if isinstance(error, OSError):
+            raise StoreUnavailableError(f"{location}: could not {action}: {error.strerror or error}") from error
         kind = StoreUnavailableError if is_disk_full(error) or too_many_files(error) else otherwise
         remedy = f"; {REMEDY}" if kind is StoreCorruptError else ""
         raise kind(f"{location}: the engine could not {action}: {error}{remedy}") from error
+
+
+def _is_of_handler(error: BaseException) -> bool:
+    """Return whether a signal handler must have raised an error, because the engine raises no error of this class.
+
+    The engine raises ``Exception`` itself, more special classes of Python, and panics. A ``TimeoutError`` of the file
+    system has an ``errno``.
+    """
+    if isinstance(error, TimeoutError):
+        return error.errno is None
+    nearest = next(each for each in type(error).__mro__ if each.__module__ == "builtins")
+    is_own_class = nearest in (Exception, BaseException) and type(error) is not nearest
+    return is_own_class and type(error).__module__ != "pyo3_runtime"

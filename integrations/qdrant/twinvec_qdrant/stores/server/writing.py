@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 from qdrant_client import models
 
 from twinvec.retrieval.bm25 import SparseVector
+from twinvec.support.cpu import thread_pool
 from twinvec_qdrant.stores.conditions import IdIs, field_is
 from twinvec_qdrant.stores.points import BATCH_POINTS, PAGE, Point, in_batches, pages
 from twinvec_qdrant.stores.server import cluster
@@ -183,7 +183,7 @@ def in_streams(send: Callable[[Item], object], items: Iterable[Item], streams: i
         for item in chain(first, left):
             send(item)
         return
-    with ThreadPoolExecutor(streams, thread_name_prefix="twinvec-write") as pool:
+    with thread_pool(streams, "write") as pool:
         under_way = deque(pool.submit(send, item) for item in first)
         for item in left:
             under_way.popleft().result()

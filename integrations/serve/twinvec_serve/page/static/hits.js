@@ -7,10 +7,14 @@ import { ranges, scoreBars } from "./scores.js";
 
 export function hitList(hits) {
   const range = ranges(hits);
-  return make("ol", { class: "results hits" }, hits.map((hit) => make("li", {}, article(hit, range))));
+  const first = new Map([...hits].reverse().map((hit) => [textOf(hit), hit])); // the first hit with each passage
+  return make("ol", { class: "results hits" }, hits.map((hit) => make("li", {}, article(hit, range, first.get(textOf(hit))))));
 }
 
-function article(hit, range) {
+const textOf = ({ passage, text }) => (passage?.text ?? text).trim();
+
+/** A hit; if an earlier hit, `first`, has the same passage, its name stands in place of the passage. */
+function article(hit, range, first) {
   const open = () => openDocument(hit);
   return make(
     "article",
@@ -20,7 +24,9 @@ function article(hit, range) {
       { class: "hit-text" },
       make("h2", {}, make("button", { type: "button", class: "title", onclick: open }, make("span", { class: "clamped" }, titleOf(hit)))),
       make("p", { class: "place" }, placeOf(hit).map((part, index) => [index > 0 && " · ", make("span", {}, shortened(part, 120))])),
-      make("blockquote", { class: "passage" }, passageOf(hit)),
+      first === hit
+        ? make("blockquote", { class: "passage" }, passageOf(hit))
+        : make("p", { class: "place" }, `The same passage as in ${shortened(titleOf(first), 120)}`),
     ),
     scoreBars(hit, range),
   );

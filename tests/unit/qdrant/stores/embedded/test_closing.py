@@ -7,15 +7,49 @@ import time
 
 import pytest
 
+from twinvec.errors import StoreError, StoreUnavailableError
 from twinvec_qdrant import Collection
 from twinvec_qdrant.stores.embedded import folder as folders
 from twinvec_qdrant.stores.embedded.backend import ending
 from twinvec_qdrant.stores.embedded.checksums import CLOSED, Checksums
+from twinvec_qdrant.stores.embedded.engine import engine_errors
 from words import WordEncoder
 
 
 def opened(name, folder):
     return Collection.open(name, folder, encoder=WordEncoder(), chunking=False)
+
+
+class TimeLimitError(Exception):
+    """The error by which a task queue ends a task, raised by the handler of a signal."""
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (TimeLimitError(), TimeLimitError),
+        (type("Interrupt", (BaseException,), {})(), BaseException),
+        (TimeoutError(), TimeoutError),
+        (TimeoutError(110, "Connection timed out"), StoreUnavailableError),
+        (OSError(5, "Input/output error"), StoreUnavailableError),
+        (Exception("Service runtime error"), StoreError),
+        (ValueError("not JSON"), StoreError),
+        (type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})("panic"), StoreError),
+    ],
+    ids=repr,
+)
+def test_only_errors_of_the_engine_become_errors_of_the_store(raised, expected):
+    with pytest.raises(expected) as caught, engine_errors("notes", "write"):
+        raise raised
+    assert isinstance(caught.value, StoreError) == issubclass(expected, StoreError)
+
+
+def test_a_collection_that_another_thread_closes_is_not_gone(tmp_path, monkeypatch):
+    collection = opened("notes", tmp_path)
+    backend = collection._backend
+    identity = backend._original.identity()
+    monkeypatch.setattr(type(backend._original), "identity", lambda _: collection.close() or identity)
+    assert not backend.is_gone()
 
 
 def test_a_close_that_takes_long_holds_up_its_own_collection_only(tmp_path):

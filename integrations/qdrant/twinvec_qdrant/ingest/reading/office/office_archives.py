@@ -8,6 +8,7 @@ document, unpack to 11 to 43 MB (.docx) or to 31 to 61 MB (.xlsx).
 
 from __future__ import annotations
 
+import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
@@ -38,6 +39,11 @@ _TEXTS = frozenset({".htm", ".html", ".ncx", ".opf", ".rels", ".txt", ".xhtml", 
 _MARKS = (BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE)
 _USUAL = (ZIP_STORED, ZIP_DEFLATED)
 _BLOCK = _MIB
+_CONTENT_TYPES = "[Content_Types].xml"
+# content types of slide shows and of templates of slides, also those with macros
+_OTHER_SLIDES = re.compile(
+    rb"(presentationml\.|ms-powerpoint\.)(?:slideshow|template)(?=\.(?:macroEnabled\.)?main\+xml)"
+)
 
 _CHECKED_SHEET = 16 * _MIB  # the rows of a smaller sheet are not checked
 _MOST_ELEMENTS = 1_000_000  # most XML elements of a row, which has at most 16,384 cells
@@ -92,6 +98,19 @@ def rewritten(data: bytes, change: Callable[[str, bytes], bytes]) -> bytes:
         for name in dict.fromkeys(archive.namelist()):
             written.writestr(name, change(name, archive.read(name)), archive.getinfo(name).compress_type)
     return changed.getvalue()
+
+
+def as_presentation(data: bytes) -> bytes:
+    """Return a slide show or a template of slides as a presentation: python-pptx refuses to open the other two.
+
+    Raises an error of the types in ``BROKEN_ARCHIVE`` if a part is damaged.
+    """
+    with ZipFile(BytesIO(data)) as archive:
+        if not _OTHER_SLIDES.search(archive.read(_CONTENT_TYPES)):
+            return data
+    return rewritten(
+        data, lambda name, part: _OTHER_SLIDES.sub(rb"\1presentation", part) if name == _CONTENT_TYPES else part
+    )
 
 
 def _check_sum(items: Iterable[ZipInfo], limit: int, what: str) -> None:
