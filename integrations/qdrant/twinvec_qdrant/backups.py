@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from twinvec.errors import (
     StoreUnavailableError,
 )
 from twinvec.support.checks import check_flags, file_path, number, path_text, string
-from twinvec.support.locks import TemporaryFolder, remove_abandoned
+from twinvec.support.locks import TemporaryFolder, place_for_temporary_files, remove_abandoned
 from twinvec_qdrant.report import Backup
 from twinvec_qdrant.serving.process import DEFAULT_PATH, check_not_served, store_folder
 
@@ -216,7 +215,8 @@ def _store_path(path: str | Path | None) -> str:
 
 
 def _places(path: str | Path) -> list[Path]:
-    return [store_folder(path).resolve(), Path(tempfile.gettempdir())]
+    places = store_folder(path).resolve(), place_for_temporary_files()
+    return [each for each in places if each is not None]
 
 
 def _place_with_room(name: str, path: str | Path) -> Path:

@@ -116,7 +116,7 @@ def key_from_environment() -> str | None:
     if not (file := os.environ.get(API_KEY_FILE_VARIABLE)):
         return None
     try:
-        return Path(file).read_text(encoding="utf-8").strip() or None
+        return Path(file).read_text(encoding="utf-8-sig").strip() or None
     except (OSError, UnicodeDecodeError) as error:
         # the message quotes neither the file nor the variable, which may hold the key itself by mistake
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"

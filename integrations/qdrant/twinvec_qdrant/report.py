@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from twinvec.errors import IngestError
 from twinvec.support.checks import shortened
@@ -13,6 +13,13 @@ NAMED = 3
 """Largest number of documents that a warning names."""
 
 _MOST_SKIPS = 1000
+
+Report = TypeVar("Report", "VerifyReport", "RepairReport", "MigrationReport", "IndexReport", "Backup")
+
+
+def report_of(kind: type[Report], values: Mapping[str, Any]) -> Report:
+    """Build a report from its JSON form; ignore fields of newer versions."""
+    return kind(**{each.name: values[each.name] for each in fields(kind) if each.name in values})
 
 
 @dataclass(slots=True)

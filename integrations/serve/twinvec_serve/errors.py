@@ -151,7 +151,11 @@ Other errors concern the server's own files and models; the log has their messag
 _MODEL_ERRORS = (ModelNotFoundError, ModelIntegrityError, UnsupportedModelError)
 """Errors about a model of the server. Their messages have no text of a request, so the log may have them."""
 
-_CODES = {HTTPStatus.BAD_REQUEST: "invalid_request", HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body_too_large"}
+_CODES = {
+    HTTPStatus.BAD_REQUEST: "invalid_request",
+    HTTPStatus.REQUEST_TIMEOUT: "client_silent",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body_too_large",
+}
 
 _LOG_MESSAGE = "log_message"
 """Attribute of an error with its message for the log, if the client gets another message."""

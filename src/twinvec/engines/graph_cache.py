@@ -46,13 +46,18 @@ class CachedGraph:
 
 
 def cache_folder() -> Path:
-    """Return the folder of converted graphs."""
+    """Return the folder of converted graphs; raise EngineError if it is in a home folder that is not known."""
     stated = os.environ.get("TWINVEC_CACHE")
-    if stated:
-        return Path(stated).expanduser()
-    from platformdirs import user_cache_path
+    try:
+        if stated:
+            return Path(stated).expanduser()
+        from platformdirs import user_cache_path
 
-    return user_cache_path("twinvec", appauthor=False)
+        return user_cache_path("twinvec", appauthor=False).expanduser()  # older versions leave "~" in place
+    except RuntimeError as error:
+        raise EngineError(
+            f"{stated or 'the cache of converted graphs'}: the home folder is not known; set TWINVEC_CACHE to a folder"
+        ) from error
 
 
 def cached_graph(name: RuntimeName, model: LoadedModel[BackboneSpec]) -> CachedGraph:

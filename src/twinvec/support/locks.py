@@ -101,6 +101,14 @@ class TemporaryFolder:
         _remove(self.path)
 
 
+def place_for_temporary_files() -> Path | None:
+    """Return the system's folder for temporary files (``TMPDIR``); None if this process can write to none."""
+    try:
+        return Path(tempfile.gettempdir())
+    except OSError:
+        return None
+
+
 def remove_abandoned(prefix: str, parent: Path) -> list[Path]:
     """Remove the temporary folders of this user whose processes have died, and return them.
 

@@ -57,6 +57,17 @@ def graph(cache, tiny_model):
     return find
 
 
+def test_a_cache_in_an_unknown_home_folder_is_refused(monkeypatch):
+    monkeypatch.setenv("TWINVEC_CACHE", "~no-such-user/cache")
+    with pytest.raises(EngineError, match=r"^~no-such-user/cache: the home folder is not known.*set TWINVEC_CACHE"):
+        cache_folder()
+    monkeypatch.delenv("TWINVEC_CACHE")
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # no user has this number
+    with pytest.raises(EngineError, match=r"^the cache of converted graphs: the home folder"):
+        cache_folder()
+
+
 def files_of(cache):
     return sorted(path.name for path in cache.rglob("*") if path.is_file() and path.suffix != ".lock")
 

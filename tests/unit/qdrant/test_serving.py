@@ -389,3 +389,32 @@ def test_a_read_only_store_is_served_unannounced_and_a_place_without_collections
     """
     program = textwrap.dedent(program) + textwrap.dedent(UNANNOUNCED)
     without_rights(program, place=tmp_path / "store", none=tmp_path / "none")
+
+
+def test_a_busy_store_says_if_the_note_is_readable_by_another_user_only(tmp_path):
+    program = """
+        from twinvec.errors import StoreBusyError
+        from twinvec_qdrant.stores.embedded.turns import Turns
+
+        store = Path(place)
+        (store / "notes" / "turns").mkdir(parents=True)
+        note = store / "serving.json"
+
+        def refusal():
+            try:
+                Turns(store / "notes").write(0.1)
+            except StoreBusyError as error:
+                return str(error)
+
+        first = Turns(store / "notes")
+        first.write(0.1)
+        advice = f"; if it is twinvec serve, run the command as its user, who alone may read {note}"
+        assert advice not in refusal()
+        for content, told in (("", False), ("{}", True)):
+            note.write_text(content)
+            note.chmod(0)
+            assert (advice in refusal()) is told, refusal()
+            note.chmod(0o600)
+            assert advice not in refusal()
+    """
+    without_rights(program, place=tmp_path)

@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 from uuid import uuid4
 
+import httpx
 import pytest
 from fastapi import Depends, Request
 from fastapi.testclient import TestClient
@@ -166,7 +167,7 @@ def certificate(folder: Path) -> None:
 
 def test_keys_of_a_file_are_of_two_kinds(tmp_path):
     file = tmp_path / "keys"
-    file.write_text(f"# our keys\n\nread {KEY}\nwrite {OTHER}\n{KEY}-alone\n")
+    file.write_text(f"\ufeff# our keys\n\nread {KEY}\nwrite {OTHER}\n{KEY}-alone\n")
     keys = find_keys(file, {"TWINVEC_API_KEY": OTHER + "-env", "TWINVEC_READ_API_KEY": KEY + "-env"})
     assert [each.get_secret_value() for each in keys.read] == [KEY, KEY + "-env"]
     assert [each.get_secret_value() for each in keys.write] == [OTHER, KEY + "-alone", OTHER + "-env"]
@@ -436,7 +437,7 @@ def test_nothing_is_shared_between_origins_unless_asked_for():
 
 
 @pytest.mark.parametrize(
-    "origin", ["*", "search.example.com", "ftp://a", "https://a/b", "https://a?b", "https://u:p@a"]
+    "origin", ["*", "search.example.com", "ftp://a", "https://a/b", "https://a?b", "https://u:p@a", "https://*.a"]
 )
 def test_a_malformed_origin_is_refused_at_the_start(origin):
     with pytest.raises(ConfigurationError, match="is not an origin: expected http:// or https://"):
@@ -483,6 +484,22 @@ def test_streamed_documents_have_a_limit_of_their_own():
         assert (answer.status_code != 413) == fits, (kind, size)
     answer = asked.post("/v1/echo", content=b"x" * 50, headers={"Content-Type": "application/x-ndjson"})
     assert answer.status_code == 413
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/rerank", "/v1/search", "/v1/collections"])
+async def test_a_client_that_falls_silent_within_its_body_is_sent_away(tmp_path, monkeypatch, path):
+    monkeypatch.setattr("twinvec_serve.safety.border._IDLE_SECONDS", 0.01)
+
+    async def body():
+        yield b'{"input'
+        await asyncio.Event().wait()
+
+    address = "http://127.0.0.1:6380"
+    transport = httpx.ASGITransport(create_app(ServeSettings(path=tmp_path)))
+    async with httpx.AsyncClient(transport=transport, base_url=address) as asking:
+        answer = await asking.post(path, content=body(), headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (408, "client_silent")
+    assert answer.headers["connection"] == "close"
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "gzip, deflate"])

@@ -12,12 +12,15 @@ from io import BytesIO
 
 import httpx
 import pytest
+from fastapi.testclient import TestClient
 from starlette.datastructures import UploadFile
 
+from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections.uploads import UploadFolder, remove_leftovers, save_files
 from unit.serve.processes import serving
 from unit.serve.waiting import pause_until
 
+ADDRESS = "http://127.0.0.1:6380"
 FILES = [("files", ("notes/a.md", b"a confidential text"))]
 
 
@@ -87,6 +90,21 @@ def test_a_start_removes_what_a_killed_server_has_left(tmp_path, tiny):
 
 
 @pytest.mark.slow
+def test_a_server_without_a_folder_for_temporary_files_does_all_but_take_files(tiny_model, tmp_path, monkeypatch):
+    model = tiny_model("bert")
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "missing")])
+    settings = ServeSettings(path=tmp_path / "store", models={"tiny": str(model)}, address=ADDRESS)
+    with TestClient(create_app(settings), base_url=ADDRESS) as client:
+        client.post("/v1/collections", json={"name": "notes"}).raise_for_status()
+        documents = {"documents": [{"id": "a", "text": "a fox"}]}
+        assert client.post("/v1/collections/notes/documents", json=documents).json()["new"] == 1
+        assert client.get("/v1/collections/notes/backup").status_code == 200
+        answer = client.post("/v1/collections/notes/documents", files=FILES)
+        assert answer.status_code == 503
+        assert "the server's folder for temporary files (TMPDIR)" in answer.json()["error"]["message"]
+
+
 def test_a_missing_package_is_named_without_a_folder_of_the_server(tmp_path, tiny):
     """The client sees the package and the command that installs it; the folder of the server's code is not for it."""
     lacking = tmp_path / "lacking"

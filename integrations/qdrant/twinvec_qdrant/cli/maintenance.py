@@ -37,7 +37,7 @@ from twinvec_qdrant.cli.options import (
 from twinvec_qdrant.cli.served.connecting import client_of, looks_again
 from twinvec_qdrant.cli.served.maintaining import ServedMaintenance, maintenance_of
 from twinvec_qdrant.opening_store import GRPC_PORT
-from twinvec_qdrant.report import IndexReport, RepairReport, VerifyReport
+from twinvec_qdrant.report import IndexReport, RepairReport, VerifyReport, report_of
 from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.settings import LEAST_RATE, Quantization
 
@@ -106,7 +106,7 @@ def _verified(place: CollectionPlace, *, repair: bool) -> VerifyReport:
         with client:
             if repair:
                 return ServedMaintenance(client, place.name).repair()
-            return VerifyReport(**client.get(collection_path(place.name, "/verify")))
+            return report_of(VerifyReport, client.get(collection_path(place.name, "/verify")))
     mends: dict[str, Any] = {"repair": True} if repair and place.url is None else {}
     with open_from_options(place, **mends) as opened:
         return opened.verify(repair=repair)

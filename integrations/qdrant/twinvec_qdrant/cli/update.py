@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +19,6 @@ from twinvec_qdrant.cli.options import (
     SOME_FAILED,
     AnyCollection,
     CollectionPlace,
-    open_from_options,
     refuse_served_precision,
     show_not_ingested,
 )
@@ -26,6 +26,7 @@ from twinvec_qdrant.cli.served.connecting import opened_or_served
 
 if TYPE_CHECKING:
     from twinvec.retrieval.base import SpaceEncoder
+    from twinvec_qdrant.cli.served.ingesting import ServedCollection
     from twinvec_qdrant.collection import Collection
     from twinvec_qdrant.updates.updating import UpdateReport
 
@@ -47,8 +48,9 @@ def update_command(
     """Ingest all sources of a collection again, with the options of their last ingest.
 
     Documents that a source no longer holds are deleted. If a source is missing or empty, its documents stay, and the
-    exit code is 3, or 1 if no source could be updated. With --watch, the store is open only while changes are ingested;
-    Ctrl-C ends the command. With --watch and --json, each update of a collection is printed at once, as JSON in a line.
+    exit code is 3, or 1 if no source could be updated. With --watch, the store is open only while changes are ingested,
+    and "twinvec serve" may start and stop meanwhile; Ctrl-C ends the command. With --watch and --json, each update of a
+    collection is printed at once, as JSON in a line.
 
     \b
     twinvec update --collection docs
@@ -61,12 +63,11 @@ def update_command(
     if watch:
         _watch(names, place, prune=not no_prune, as_json=as_json)
         return
-    from twinvec_qdrant.cli.served.ingesting import ServedCollection
     from twinvec_qdrant.updates.updating import update_collection
 
     reports = {}
     for name in names:
-        with opened_or_served(place._replace(name=name), lambda opened: opened, ServedCollection) as opened:
+        with _updatable(name, place) as opened:
             start = time.perf_counter()
             reports[name] = update_collection(opened, prune=not no_prune, progress=not as_json)
         if not as_json:
@@ -76,13 +77,19 @@ def update_command(
     _end(reports)
 
 
+def _updatable(
+    name: str, place: CollectionPlace, encoder: SpaceEncoder | None = None
+) -> AbstractContextManager[Collection | ServedCollection]:
+    """Open a collection, with its encoder if it is loaded already, or connect to the process that serves the store."""
+    from twinvec_qdrant.cli.served.ingesting import ServedCollection
+
+    return opened_or_served(place._replace(name=name), lambda opened: opened, ServedCollection, encoder)
+
+
 def _watch(names: list[str], place: CollectionPlace, *, prune: bool, as_json: bool) -> None:
     from twinvec_qdrant.updates.watching import watch
 
     last: dict[str, UpdateReport] = {}
-
-    def open_collection(name: str, encoder: SpaceEncoder | None) -> Collection:
-        return open_from_options(place._replace(name=name), encoder=encoder)
 
     def told(name: str, report: UpdateReport) -> None:
         first, last[name] = name not in last, report
@@ -95,7 +102,7 @@ def _watch(names: list[str], place: CollectionPlace, *, prune: bool, as_json: bo
         tell(f"watching the sources of {', '.join(names) or 'no collection'}; Ctrl-C ends")
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        watch(names, open_collection, told, prune=prune)
+        watch(names, lambda name, encoder: _updatable(name, place, encoder), told, prune=prune)
     except KeyboardInterrupt:
         if not as_json:
             typer.echo("ended")

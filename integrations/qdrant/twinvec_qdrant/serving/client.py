@@ -383,7 +383,7 @@ def _key() -> str | None:
     if not (file := os.environ.get(FILE_VARIABLE)):
         return None
     try:
-        lines = [line.split() for line in Path(file).read_text(encoding="utf-8").splitlines()]
+        lines = [line.split() for line in Path(file).read_text(encoding="utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigurationError(f"the file that {FILE_VARIABLE} names cannot be read: {reason}") from None

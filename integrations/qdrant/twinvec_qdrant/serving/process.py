@@ -196,9 +196,22 @@ def check_not_served(path: str | Path) -> None:
     if found is not None and not found.is_this_process:
         raise ServedError(
             f"{Path(path)}: served by {found}; use its HTTP API ({found.address}/docs), or twinvec search, ingest, "
-            "update (without --watch), verify, migrate (without --ir), reindex, tune, get, show, delete, backup, "
-            "restore, drop, info or collections, which ask that process; for all else, stop that process first"
+            "update, verify, migrate (without --ir), reindex, tune, get, show, delete, backup, restore, drop, info or "
+            "collections, which ask that process; for all else, stop that process first"
         )
+
+
+def hidden_note(path: Path) -> str:
+    """Return what to do if the store is busy and another user's process may serve it; "" if no note says so."""
+    note = path / SERVING_FILE
+    try:
+        with open(note, "rb"):
+            return ""
+    except PermissionError:
+        is_empty = note.stat().st_size == 0  # a server that has ended leaves an empty file
+    except OSError:
+        return ""
+    return "" if is_empty else f"; if it is twinvec serve, run the command as its user, who alone may read {note}"
 
 
 def store_folder(path: str | Path) -> Path:

@@ -12,6 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Self
@@ -22,7 +23,7 @@ from twinvec.support.checks import check_flags
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.ingest.reading.root import Root
 from twinvec_qdrant.ingest.registration import NOT_BELOW
-from twinvec_qdrant.updates.updating import UpdateReport, places, update_collection
+from twinvec_qdrant.updates.updating import Updatable, UpdateReport, places, update_collection
 
 _QUIET_MS = 400  # changes are reported this long after the last one
 _LONGEST_MS = 800  # changes are reported this long after the first one, even if more changes come
@@ -33,7 +34,7 @@ _SOURCES_SECONDS = 60.0  # without a change, the recorded sources are read again
 _READY = "ready"
 _ALL = ""  # stands for all sources of a collection
 
-Open = Callable[[str, SpaceEncoder | None], Collection]
+Open = Callable[[str, SpaceEncoder | None], AbstractContextManager[Updatable]]
 Told = Callable[[str, UpdateReport], None]
 Key = tuple[str, str]
 """The name of a collection and the name of one of its sources, or ``_ALL``."""
@@ -47,8 +48,9 @@ def watch(names: list[str], open_collection: Open, told: Told, *, prune: bool = 
     Sources that are added to the collections later are watched, too. If a collection is dropped, the others stay
     watched.
 
-    ``open_collection`` opens a collection by name, with a loaded encoder or None. ``told`` is called after each update
-    with the name of the collection and the report. ``prune`` removes documents that their source no longer holds.
+    ``open_collection`` opens a collection by name, with a loaded encoder or None, or connects to a process that has it.
+    ``told`` is called after each update with the name of the collection and the report. ``prune`` removes documents
+    that their source no longer holds.
 
     Raises:
         ConfigurationError: the operating system refuses to watch the files, for example because they are too many.
@@ -129,7 +131,7 @@ class _Updates:
     def _update(self, name: str, sources: set[str]) -> UpdateReport:
         with self._open(name, self._encoders.get(name)) as opened:
             report = update_collection(opened, prune=self._prune, only=None if _ALL in sources else sources)
-            if name not in self._encoders:
+            if name not in self._encoders and isinstance(opened, Collection):  # another process encodes for itself
                 self._encoders[name] = opened.encoder
                 opened.encoder.encode_query([_READY])  # loads the model, so that the first change need not wait for it
             self._places[name] = places(opened)

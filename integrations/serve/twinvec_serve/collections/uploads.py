@@ -6,7 +6,6 @@ import errno
 import logging
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -14,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from starlette.datastructures import UploadFile
 
 from twinvec.errors import StoreUnavailableError
-from twinvec.support.locks import TemporaryFolder, remove_abandoned
+from twinvec.support.locks import TemporaryFolder, place_for_temporary_files, remove_abandoned
 from twinvec_serve.errors import RequestError
 
 logger = logging.getLogger(__name__)
@@ -36,7 +35,8 @@ class UploadFolder(TemporaryFolder):
 
 def remove_leftovers() -> None:
     """Remove the uploaded files that killed servers of this user have left."""
-    for folder in remove_abandoned(_PREFIX, Path(tempfile.gettempdir())):
+    place = place_for_temporary_files()
+    for folder in () if place is None else remove_abandoned(_PREFIX, place):
         logger.warning("removed the uploaded files that a killed server has left: %s", folder)
 
 

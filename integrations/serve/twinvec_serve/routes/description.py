@@ -14,8 +14,9 @@ One process holds models and collections, and serves them: embeddings in the for
 formats of Cohere and Jina, search and ingestion over collections.
 
 Every error has the form `{"error": {"message", "type", "param", "code"}}`. `400` is a wrong request, `401` a missing or
-unknown key, `403` a key or a page without permission, `404` an unknown model, collection or path, `413` a body that is
-too large. After `429` (the queue is full) and `503` (the store is busy), `Retry-After` says when to try again.
+unknown key, `403` a key or a page without permission, `404` an unknown model, collection or path, `408` a client that
+was silent within its body, `413` a body that is too large. After `429` (the queue is full) and `503` (the store is
+busy), `Retry-After` says when to try again.
 """
 TAGS = [
     {"name": "models", "description": "Embeddings and reranking."},

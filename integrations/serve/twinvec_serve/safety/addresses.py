@@ -23,7 +23,7 @@ from twinvec_serve.errors import RequestError, error_answer
 from twinvec_serve.settings import ServeSettings
 
 _PORTS = {"http": 80, "https": 443}
-_AUTHORITY = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[^\[\]:/@?#\s]+)(:(?P<port>\d{1,5}))?")
+_AUTHORITY = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[^\[\]:/@?#*\s]+)(:(?P<port>\d{1,5}))?")
 _COSTLY = ("/v1/", "/v2/", "/mcp")
 _OTHER_SITES = frozenset({"cross-site", "same-site"})  # Sec-Fetch-Site for a page of another origin
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -1,7 +1,8 @@
-"""Checks that every request passes before a route reads it: its key, and the size and encoding of its body."""
+"""Checks that every request passes: its key, and the size, the encoding and the arrival of its body."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 from starlette.datastructures import Headers
@@ -29,8 +30,14 @@ The queries of the longest search have 32,000 characters of up to 12 bytes each 
 """
 
 
+_IDLE_SECONDS = 60.0  # longest silence of a client before the end of its body
+
+
 class Border:
-    """Refuses requests without a known key (401), bodies over the limit (413), and compressed bodies (415)."""
+    """Refuses requests without a known key (401), bodies over the limit (413), and compressed bodies (415).
+
+    A client that falls silent within its body gets 408. The routes of streamed bodies measure the silence themselves.
+    """
 
     def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
         self._app = app
@@ -54,6 +61,8 @@ class Border:
         except (RequestError, HTTPException) as error:
             await error_answer(error)(scope, receive, send)
             return
+        if _STREAMED.fullmatch(scope["path"]) is None:
+            receive = _InTime(receive)
         await self._app(scope, _Counted(receive, limit, too_large), send)
 
     def _limit(self, path: str, headers: Headers) -> int:
@@ -61,6 +70,29 @@ class Border:
             return min(_AGENT_BYTES, self._settings.max_body_bytes)
         streamed = _STREAMED.fullmatch(path) and headers.get("content-type", "").lower().startswith(_STREAMED_TYPES)
         return self._settings.max_ingest_bytes if streamed else self._settings.max_body_bytes
+
+
+class _InTime:
+    """Receives the messages of a request; raises an error if the client falls silent before the end of its body."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._ended = False
+
+    async def __call__(self) -> Message:
+        if self._ended:  # the caller waits for the end of the connection
+            return await self._receive()
+        try:
+            async with asyncio.timeout(_IDLE_SECONDS):
+                message = await self._receive()
+        except TimeoutError:
+            raise HTTPException(  # as in ``_too_large``
+                408,
+                f"the client sent nothing for {_IDLE_SECONDS:g} s before the end of the body; send the request again",
+                headers={"Connection": "close"},
+            ) from None
+        self._ended = not message.get("more_body", False)
+        return message
 
 
 class _Counted:

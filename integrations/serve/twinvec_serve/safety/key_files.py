@@ -54,7 +54,7 @@ def find_keys(file: Path | None, environment: Mapping[str, str]) -> Keys:
 
 def _of_file(file: Path) -> list[tuple[str, SecretStr]]:
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
         if os.name == "posix" and file.stat().st_mode & stat.S_IROTH:
             logger.warning("every user of this machine can read the keys in %s; protect the file with chmod 600", file)
     except (OSError, UnicodeDecodeError) as error:

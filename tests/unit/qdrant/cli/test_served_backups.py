@@ -18,6 +18,7 @@ import models
 from http_servers import serving as answering
 from twinvec.cli import main
 from twinvec_qdrant import Collection, TemporaryBackup, backup_collection, restore_collection, serving_process
+from twinvec_qdrant.settings import NEWEST_READING
 from unit.qdrant.cli.test_served_store import KEY, READER, twinvec
 from unit.qdrant.test_serving import announced
 from unit.serve.processes import serving
@@ -49,6 +50,10 @@ def sending(store, pieces, status=200, *, whole=True):
                 self.send(pieces, status)
 
         do_DELETE = do_GET
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send(pieces, status)
 
         def send(self, pieces, status):
             self.send_response(status)
@@ -151,6 +156,32 @@ def test_a_process_of_an_older_version_is_named(store, run, status, command):
     assert ended == 1
     assert "is of an older version of twinvec and cannot do this" in errors
     assert "stop that process and run the same command again" in errors
+
+
+def test_a_search_of_an_older_version_is_shown(store, run):
+    """The answer has the fields of November 2026."""
+    hit = {"id": "n07", "text": "note 7", "score": 0.5, "scores": {"dense": 0.5}, "payload": {"source": "n07"}}
+    result = {"query": "seven", "seconds": 0.1, "rerank_seconds": None, "hits": [hit]}
+    answer = {"collections": ["notes"], "roots": {"notes": []}, "results": [result]}
+    with sending(store, [json.dumps(answer).encode()]):
+        code, output, _ = run("search", "seven")
+    assert (code, "note 7" in output) == (0, True)
+
+
+def test_new_fields_of_a_later_version_are_ignored(store, run):
+    answer = {"sources": 20, "chunks": 20, "incomplete": [], "forgotten": [], "stray": 0, "of_a_later_version": 1}
+    with sending(store, [json.dumps(answer).encode()]):
+        code, output, _ = run("verify")
+    assert (code, "documents with missing chunks  0" in output) == (0, True)
+
+
+def test_files_are_not_sent_that_were_read_by_older_rules(store, run, tmp_path):
+    (tmp_path / "tea.md").write_text("green tea")
+    with sending(store, [json.dumps({"reading": NEWEST_READING + 1, "sources": 20, "points": 20}).encode()]):
+        code, _, errors = run("ingest", tmp_path / "tea.md")
+    assert code == 1
+    assert f"the collection 'notes' has the reading version {NEWEST_READING + 1}" in errors
+    assert "install the version of the process that serves the store" in errors
 
 
 @pytest.fixture(scope="module")

@@ -221,7 +221,7 @@ def test_an_update_goes_through_the_process(tiny, folder, tmp_path):
     shutil.copytree(folder / "docs", tmp_path / "docs")
     (tmp_path / "docs" / "draft.txt").write_text("A draft.")
     (tmp_path / "rows.jsonl").write_text('{"id": "r1", "text": "a row"}\n')
-    with serving(tmp_path, tiny) as server:
+    with serving(tmp_path, tiny):
         ingest = ("ingest", "docs", "-c", "docs", "--path", "store", "--include", "*.md")
         assert twinvec(tmp_path, *ingest).returncode == 0
         assert twinvec(tmp_path, "ingest", "rows.jsonl", "-c", "rows", "--path", "store").returncode == 0
@@ -240,10 +240,30 @@ def test_an_update_goes_through_the_process(tiny, folder, tmp_path):
         missing = twinvec(tmp_path, "update", "-c", "none", "--path", "store")
         assert missing.returncode == 1
         assert "no collection 'none'" in missing.stderr
-        watched = twinvec(tmp_path, "update", "-c", "docs", "--path", "store", "--watch")
-        assert watched.returncode == 1
-        assert f"process {server.process.pid} at {server.address}" in watched.stderr
-        assert "ingest, update (without --watch)" in watched.stderr
+
+
+def test_a_watch_goes_on_while_a_process_serves_the_store_and_after_it(tiny, folder, tmp_path):
+    shutil.copytree(folder / "docs", tmp_path / "docs")
+    watch = [sys.executable, "-m", "twinvec", "update", "-c", "docs", "--path", "store", "--watch", "--json"]
+    with serving(tmp_path, tiny) as server:
+        assert twinvec(tmp_path, "ingest", "docs", "-c", "docs", "--path", "store").returncode == 0
+        watching = subprocess.Popen(watch, cwd=tmp_path, env=os.environ.copy(), text=True, stdout=subprocess.PIPE)
+        try:
+            assert json.loads(watching.stdout.readline())["unchanged"] == 2
+            (tmp_path / "docs" / "served.md").write_text("served")
+            assert json.loads(watching.stdout.readline())["new"] == 1
+            assert server.stop(signal.SIGTERM) == 0
+            (tmp_path / "docs" / "alone.md").write_text("alone")
+            assert json.loads(watching.stdout.readline())["new"] == 1
+            with serving(tmp_path, tiny):
+                (tmp_path / "docs" / "again.md").write_text("again")
+                assert json.loads(watching.stdout.readline())["new"] == 1
+                watching.terminate()
+                assert watching.wait(60) == 0
+        finally:
+            watching.kill()
+            watching.wait()
+            watching.stdout.close()
 
 
 def test_a_collection_is_verified_by_the_process(tiny, folder, tmp_path):
@@ -464,7 +484,7 @@ def test_documents_are_deleted_by_the_process(tiny, tmp_path):
 
 def test_keys_come_from_the_same_places(tiny, folder, tmp_path):
     keys = tmp_path / "keys"
-    keys.write_text(f"# of the tests\nread {READER}\nwrite {KEY}\n")
+    keys.write_text(f"\ufeff# of the tests\nread {READER}\nwrite {KEY}\n")
     search = ("search", "certificate", "-c", "docs", "--path", "store")
     ingest = ("ingest", "docs", "-c", "docs", "--path", "store")
     with serving(folder, tiny, "--api-key-file", str(keys)):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec_qdrant.cli.options import CollectionPlace
-from twinvec_qdrant.report import Backup
+from twinvec_qdrant.report import Backup, report_of
 from twinvec_qdrant.serving.client import ServerClient
 from twinvec_qdrant.serving.names import collection_path
 from twinvec_qdrant.serving.process import DEFAULT_PATH
@@ -33,4 +33,4 @@ def restore_served(client: ServerClient, source: Path, name: str | None) -> Back
     path = collection_path(about.collection if name is None else name, "/restore")
     told: dict[str, dict[str, Any]] = {}
     client.upload(path, partial(packed, source), told.__setitem__)
-    return Backup(**told["report"])
+    return report_of(Backup, told["report"])

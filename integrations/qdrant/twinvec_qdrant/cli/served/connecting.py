@@ -16,6 +16,7 @@ from twinvec_qdrant.serving.client import ServerClient, ServerRefusesError
 from twinvec_qdrant.serving.process import ServedError
 
 if TYPE_CHECKING:
+    from twinvec.retrieval.base import SpaceEncoder
     from twinvec_qdrant.collection import Collection
 
 NO_CLUSTER = "cluster settings need a Qdrant server; leave --cluster out"
@@ -68,22 +69,26 @@ def looks_again(
 
 @contextmanager
 def opened_or_served(
-    place: CollectionPlace, own: Callable[[Collection], Own], served: Callable[[ServerClient, str], Served]
+    place: CollectionPlace,
+    own: Callable[[Collection], Own],
+    served: Callable[[ServerClient, str], Served],
+    encoder: SpaceEncoder | None = None,
 ) -> Iterator[Own | Served]:
     """Open the collection that the options name, or connect to the process that serves its store.
 
-    Yields ``own`` of the open collection, or ``served`` of the client and the collection's name.
+    Yields ``own`` of the open collection, or ``served`` of the client and the collection's name. ``encoder`` is the
+    encoder of the collection's model, if it is loaded already.
 
     Raises:
         TwinvecError: see ``Collection.open``; or the process does not answer.
     """
-    with _opened_or_client(place) as found:
+    with _opened_or_client(place, encoder) as found:
         yield served(found, place.name) if isinstance(found, ServerClient) else own(found)
 
 
 @looks_again
-def _opened_or_client(place: CollectionPlace) -> Collection | ServerClient:
-    return client_of(place) or open_from_options(place)
+def _opened_or_client(place: CollectionPlace, encoder: SpaceEncoder | None) -> Collection | ServerClient:
+    return client_of(place) or open_from_options(place, encoder=encoder)
 
 
 class WorkEvents:

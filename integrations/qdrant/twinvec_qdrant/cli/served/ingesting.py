@@ -126,9 +126,18 @@ class ServedCollection:
             raise IngestError("every document failed", report)
 
     def _reading_version(self) -> int:
-        """Return the collection's reading version: 1 if the collection has documents and no recorded version."""
+        """Return the collection's reading version: 1 if the collection has documents and no recorded version.
+
+        Raise ConfigurationError if only a later version of twinvec has it.
+        """
         info = self._client.get(self._path)
-        return int(info.get("reading") or (1 if info["sources"] else NEWEST_READING))
+        version = int(info.get("reading") or (1 if info["sources"] else NEWEST_READING))
+        if version > NEWEST_READING:
+            raise ConfigurationError(
+                f"the collection {self.name!r} has the reading version {version}, and this version of twinvec reads "
+                f"files by versions up to {NEWEST_READING}: install the version of the process that serves the store"
+            )
+        return version
 
 
 def _wanted(settings: Mapping[str, Any]) -> dict[str, Any]:

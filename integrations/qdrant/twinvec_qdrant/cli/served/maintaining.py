@@ -16,7 +16,7 @@ from twinvec.support.progress import Advance, progress_bar
 from twinvec_qdrant.asking import reindex_as_asked
 from twinvec_qdrant.cli.options import CollectionPlace
 from twinvec_qdrant.cli.served.connecting import NO_CLUSTER, WorkEvents, opened_or_served
-from twinvec_qdrant.report import IndexReport, MigrationReport, RepairReport, VerifyReport
+from twinvec_qdrant.report import IndexReport, MigrationReport, RepairReport, VerifyReport, report_of
 from twinvec_qdrant.serving.client import ServerClient
 from twinvec_qdrant.serving.names import collection_path
 
@@ -96,7 +96,7 @@ class ServedMaintenance:
                 f"with --model {to} as well as its present ones, and run the same command again"
             )
             raise
-        return MigrationReport(**report), None
+        return report_of(MigrationReport, report), None
 
     def drop_others(self) -> list[str]:
         found: list[str] = self._client.post(f"{self._path}/migrate", {"drop_others": True})["dropped"]
@@ -106,7 +106,7 @@ class ServedMaintenance:
         if wanted.pop("cluster", None) is not None:
             raise ConfigurationError(NO_CLUSTER)
         with progress_bar("Reindexing", None, "", shown=progress):
-            return IndexReport(**self._done("/reindex", wanted, progress=False))
+            return report_of(IndexReport, self._done("/reindex", wanted, progress=False))
 
     def tune(self, data: BeirSet | None, *, measure: str) -> dict[str, Any]:
         judged: dict[str, Any] = {}
@@ -115,7 +115,7 @@ class ServedMaintenance:
             judged["queries"] = [{"_id": query, "text": text} for query, text in data.queries.items()]
             judged["qrels"] = [dict(zip(_QRELS, each, strict=True)) for each in rows]
         report = self._done("/tune", {"measure": measure, **judged}, progress=True, unit="queries")
-        for warning in report.pop("warnings"):
+        for warning in report.pop("warnings", ()):
             logger.warning(warning)
         return report
 
@@ -125,7 +125,7 @@ class ServedMaintenance:
     def repair(self) -> VerifyReport:
         """Let the process repair the collection, and return its report."""
         report = self._done("/repair", {}, progress=False)
-        return RepairReport(**report) if "damaged" in report else VerifyReport(**report)
+        return report_of(RepairReport if "damaged" in report else VerifyReport, report)
 
     def _done(self, path: str, wanted: Mapping[str, Any], *, progress: bool, unit: str = "chunks") -> dict[str, Any]:
         """Let the process do the work, show its progress, and return its report."""

@@ -73,8 +73,9 @@ def _answer(found: Mapping[str, Any], asked: Asked, *, several: bool) -> Answer:
     hits = [FoundHit.of_fields(each, chunks=asked.chunks) for each in found["hits"]]
     if not several:
         hits = [replace(each, collection="") for each in hits]
-    times = found["seconds"], found["rerank_seconds"]
-    return Answer(found["query"], hits, *times, found["unknown"], tuple(found["named"]), found["corrected"])
+    told = {name: found[name] for name in ("unknown", "corrected") if name in found}  # an older version lacks some
+    named = tuple(found.get("named", ()))
+    return Answer(found["query"], hits, found["seconds"], found["rerank_seconds"], named=named, **told)
 
 
 def passages_for_output() -> Any:

@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from twinvec.errors import StoreUnavailableError
-from twinvec.support.locks import TemporaryFolder, remove_abandoned
+from twinvec.support.locks import TemporaryFolder, place_for_temporary_files, remove_abandoned
 from twinvec_qdrant.stores.embedded.folder import CollectionFolder
 from twinvec_qdrant.stores.embedded.room import free_room, occupied_bytes
 
@@ -108,8 +106,7 @@ def _place_with_room(original: CollectionFolder, obstacle: str) -> Path:
 def _temporary_folders() -> Iterator[Path]:
     """Yield the folders for temporary files that this process may write, first those in environment variables."""
     named = [os.environ[name] for name in _VARIABLES if os.environ.get(name)]
-    with suppress(OSError):  # gettempdir raises if it can write to no folder
-        named.append(tempfile.gettempdir())
-    for place in dict.fromkeys(map(Path, (*named, *_USUAL))):
-        if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
+    places = *map(Path, named), place_for_temporary_files(), *map(Path, _USUAL)
+    for place in dict.fromkeys(places):
+        if place is not None and place.is_dir() and os.access(place, os.W_OK | os.X_OK):
             yield place

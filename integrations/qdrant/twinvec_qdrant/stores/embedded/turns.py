@@ -28,6 +28,7 @@ from filelock import FileLock, Timeout
 
 from twinvec.errors import StoreBusyError, StoreUnavailableError
 from twinvec.support.atomic import is_disk_full
+from twinvec_qdrant.serving.process import hidden_note
 from twinvec_qdrant.stores.embedded.folder import forget_outdated, has_owner
 from twinvec_qdrant.stores.embedded.room import MAKE_ROOM
 
@@ -305,6 +306,7 @@ class Turns:
         return StoreBusyError(
             f"{self._path}: {how} by {_holder(file)} for more than {round(wait_seconds, 2):g} s; only one process at a "
             f"time can {what} an embedded collection: wait for that process, or use a Qdrant server"
+            f"{hidden_note(self._path.parent)}"
         )
 
     def _unusable(self, error: OSError) -> StoreUnavailableError:

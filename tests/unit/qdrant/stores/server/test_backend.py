@@ -157,7 +157,7 @@ def test_a_key_is_not_sent_unencrypted_to_another_host(url, monkeypatch):
 def test_a_key_may_lie_in_a_file(server, monkeypatch, tmp_path):
     url, answers, asked = server
     answers += [ABSENT, (200, {}, b'{"result": {"collections": []}, "status": "ok", "time": 0.1}')]
-    (tmp_path / "key").write_text(f"{SECRET}\n")
+    (tmp_path / "key").write_text(f"\ufeff{SECRET}\n")  # as Windows writes it
     monkeypatch.delenv("QDRANT_API_KEY", raising=False)
     monkeypatch.setenv("QDRANT_API_KEY_FILE", str(tmp_path / "key"))
     with pytest.raises(CollectionNotFoundError):
