@@ -65,8 +65,8 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
         sources = _open(config, run.checkpoints / "data")
         ready = _Run(config, run, sources)
         if is_main_process():  # the settings fit the data and the model, so the folder may become this run's
-            run.remember("files", files)
             run.remember("config", config.model_dump(mode="json"))
+            run.remember("files", files)
         return ready.run()
 
 
