@@ -39,7 +39,7 @@ _CHECKPOINT = re.compile(r"checkpoint-\d+")
 _PLACE = re.compile(r"model|data\.\d+\.path|evaluation\.(pairs|sts)")
 """Fields that hold a path. A run is identified by the content of these files, not by their paths."""
 _MEMORY = ("kept_tokens", "token_budget")
-"""Fields of ``batches`` that decide how much memory a batch takes. They change no gradient, except by rounding."""
+"""Fields of ``batches`` that decide how much memory a batch takes, but not which rows it has."""
 _SHOWN_CHANGES = 5
 _SHOWN_VALUE = 80  # most characters of a value in an error
 _MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
