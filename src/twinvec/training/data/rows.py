@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twinvec.errors import ConfigurationError, DocumentError, TextError
+from twinvec.support.progress import Advance, progress_bar
 from twinvec.text import check_text
 from twinvec.training.data.row_files import open_table, unreadable
 from twinvec.training.data.text_hash import text_hash
@@ -123,8 +124,8 @@ def _pair(row: Row, part: int) -> Row:
     return {"sentence1": row["anchor"], "sentence2": text, "label": float(part == 0)}
 
 
-def open_rows(source: Source, objective: str, cache: Path) -> Rows:
-    """Open a dataset, memory-mapped from a copy in ``cache``, and check all of its rows.
+def open_rows(source: Source, objective: str, cache: Path, *, progress: bool = False) -> Rows:
+    """Open a dataset, memory-mapped from a copy in ``cache``, and check all of its rows; show ``progress``.
 
     Raises ConfigurationError if the format is unknown, a column is missing or hard negatives have another name, and
     DocumentError, which names file, row and field, if the file or a row is unusable.
@@ -138,21 +139,20 @@ def open_rows(source: Source, objective: str, cache: Path) -> Rows:
     texts = [role for role in ROLES[objective].needed if role not in ("label", "score")]
     hashes, negatives, negative_hashes = array("q"), array("q"), array("q")
     classes: Counter[str] = Counter()
-    numbers = range(len(table))
-    parts = (numbers[start : start + _AT_ONCE] for start in numbers[::_AT_ONCE])
     own: dict[Role, list[int]] = {"anchor": [], "positive": []}
-    for number, row in enumerate((row for part in parts for row in reader.rows(table, part)), start=1):
-        hashed = {role: text_hash(row[role]) for role in texts}
-        others = [text_hash(text) for text in row.get("negatives", ())]
-        hashes.extend(hashed.values())
-        negatives.append(len(others))
-        if objective == "binary":
-            negative_hashes.extend(others)
-        if objective == "softmax":
-            classes[row["label"]] += 1
-        for role, found in own.items():
-            if role in hashed and hashed[role] in (hashed.get("negative"), *others):
-                found.append(number)
+    with progress_bar("Reading", len(table), "rows", shown=progress) as advance:
+        for number, row in enumerate(reader.all_rows(table, advance), start=1):
+            hashed = {role: text_hash(row[role]) for role in texts}
+            others = [text_hash(text) for text in row.get("negatives", ())]
+            hashes.extend(hashed.values())
+            negatives.append(len(others))
+            if objective == "binary":
+                negative_hashes.extend(others)
+            if objective == "softmax":
+                classes[row["label"]] += 1
+            for role, found in own.items():
+                if role in hashed and hashed[role] in (hashed.get("negative"), *others):
+                    found.append(number)
     if not hashes:
         raise DocumentError(f"{source.path}: has no rows")
     _warn_of_own_negatives(own, source.path)
@@ -226,6 +226,14 @@ class _Reader:
                 _require_no_other_negatives(source, objective, columns)
         self.roles = tuple(self._columns)
         self.used = list(dict.fromkeys(column for wanted in self._columns.values() for column in wanted))
+
+    def all_rows(self, table: Any, advance: Advance) -> Iterator[Row]:
+        """Yield all rows of the file's table, and count them by ``advance``."""
+        numbers = range(len(table))
+        for start in numbers[::_AT_ONCE]:
+            part = numbers[start : start + _AT_ONCE]
+            yield from self.rows(table, part)
+            advance(len(part))
 
     def rows(self, table: Any, indices: Sequence[int]) -> Iterator[Row]:
         """Yield the rows of the file's table at ``indices``."""

@@ -38,6 +38,8 @@ _BEFORE_THE_RECORD = (_CHECKPOINTS, _LOCK, RUN_FILE + PARTIAL)
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
 _PLACE = re.compile(r"model|data\.\d+\.path|evaluation\.(pairs|sts)")
 """Fields that hold a path. A run is identified by the content of these files, not by their paths."""
+_MEMORY = ("kept_tokens", "token_budget")
+"""Fields of ``batches`` that decide how much memory a batch takes, but not which rows it has."""
 _SHOWN_CHANGES = 5
 _SHOWN_VALUE = 80  # most characters of a value in an error
 _MODEL_FILES = {".safetensors", ".json", ".txt", ".model"}
@@ -71,6 +73,8 @@ def file_digests(config: TrainConfig) -> dict[str, str]:
 class RunFolder:
     """The folder of one run, which ``config`` and ``files`` (``file_digests``) identify.
 
+    A run that is out of memory may go on with other values of ``kept_tokens`` and ``token_budget``.
+
     Raises ConfigurationError if the folder holds something else or another run; the error names the differences.
     """
 
@@ -88,7 +92,7 @@ class RunFolder:
                 if isinstance(error.__cause__, OSError):
                     reason = f"cannot be read: {error.__cause__.strerror}"
                 raise ConfigurationError(f"{self._record_path}: {reason}") from error
-            if self._record.get("digest") != digest:
+            if self._record.get("digest") != digest and not self._is_with_other_memory(config, files):
                 changed = _changed_files(self._record.get("files"), files, config)
                 reason, remedy = _difference(self._record.get("config"), config, changed)
                 restore = f"{remedy} to continue this run, " if remedy and not self.finished else ""
@@ -96,7 +100,20 @@ class RunFolder:
         elif path.is_dir() and any(entry.name not in _BEFORE_THE_RECORD for entry in path.iterdir()):
             raise ConfigurationError(f"{path}: is not empty and holds no run of twinvec; choose another folder")
         else:
-            self._record = {"digest": digest}
+            self._record = {}
+        self._record["digest"] = digest
+
+    def _is_with_other_memory(self, config: TrainConfig, files: dict[str, str]) -> bool:
+        """Return whether the folder's run differs from this one only in the memory that a batch takes."""
+        stored = self._record.get("config")
+        batches = stored.get("batches") if isinstance(stored, dict) else None
+        if not isinstance(batches, dict):
+            return False
+        memory = {name: batches.get(name) for name in _MEMORY}
+        if not all(value is None or isinstance(value, int) for value in memory.values()):
+            return False
+        before = config.model_copy(update={"batches": config.batches.model_copy(update=memory)})
+        return self._record.get("digest") == run_fingerprint(before, files)
 
     @property
     def checkpoints(self) -> Path:

@@ -65,8 +65,8 @@ def train(config: TrainConfig, folder: Path) -> TrainReport:
         sources = _open(config, run.checkpoints / "data")
         ready = _Run(config, run, sources)
         if is_main_process():  # the settings fit the data and the model, so the folder may become this run's
-            run.remember("files", files)
             run.remember("config", config.model_dump(mode="json"))
+            run.remember("files", files)
         return ready.run()
 
 
@@ -175,7 +175,8 @@ def _warn_if_worse(report: TrainReport) -> None:
 
 def _open(config: TrainConfig, cache: Path) -> list[Rows]:
     """Open and check all datasets; all get the same list of labels."""
-    sources = [open_rows(source, config.objective.name, cache) for source in config.data]
+    shown = is_main_process()
+    sources = [open_rows(source, config.objective.name, cache, progress=shown) for source in config.data]
     classes = _classes(sources)
     labels = tuple(classes)
     if config.objective.name == "softmax" and len(labels) == 1:

@@ -47,6 +47,14 @@ def test_texts_come_out_of_every_format_as_they_went_in(tmp_path, suffix):
     assert rows.name == "rows"
 
 
+def test_reading_shows_its_progress(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("twinvec.support.progress._LINE_SECONDS", 0)
+    path = write(tmp_path / "rows.jsonl", PAIRS * 600)
+    for progress, lines in ((False, ""), (True, "Reading: 1,000 of 1,200 rows\nReading: 1,200 of 1,200 rows\n")):
+        assert len(open_rows(Source(path=path), "info_nce", tmp_path / "cache", progress=progress)) == 1200
+        assert capsys.readouterr().err == lines
+
+
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".tsv", ".parquet"])
 def test_endings_may_be_in_capitals(tmp_path, suffix):
     path = write(tmp_path / f"rows{suffix}", PAIRS)

@@ -242,6 +242,20 @@ def test_the_loss_is_the_mean_of_the_same_steps_in_a_resumed_run(run, interrupt,
     assert [each["step"] for each in one if each.get("pairs.mrr@10", 0) > 0] == [2, 4, 5]
 
 
+@pytest.mark.parametrize(("budget", "most"), [({}, 1e-5), ({"token_budget": 16}, 2 * 1e-3)])
+def test_a_run_that_was_out_of_memory_goes_on_with_less(run, interrupt, tmp_path, budget, most):
+    """With another token budget, dropout draws other masks; a step of Adam moves a weight by about 1e-3."""
+    schedule = {"steps": 4, "checkpoint_every": 2}
+    run(tmp_path / "whole", schedule)
+    interrupt(trainers, "mark_complete", 2)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "cut", schedule)
+    less = {"batches": {"size": 8, "kept_tokens": 0} | budget}
+    assert run(tmp_path / "cut", schedule, **less).steps == 4
+    one, two = (weights(tmp_path / name) for name in ("whole", "cut"))
+    assert abs(one - two).max() < most
+
+
 @pytest.mark.parametrize("at_end", [False, True])
 def test_the_time_is_that_of_all_processes(run, interrupt, tmp_path, at_end):
     schedule = {"steps": 4, "checkpoint_every": 2}

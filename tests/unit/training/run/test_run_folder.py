@@ -89,6 +89,28 @@ def test_a_run_with_other_settings_is_refused(tmp_path):
         run_folder(tmp_path / "run", seed=1)
 
 
+def test_a_run_may_go_on_with_less_memory(tmp_path):
+    """The record has the digest of the settings that the run goes on with, and these may change again."""
+
+    def begun(**batches):
+        settings = {"objective": {"name": "info_nce"}, "data": [{"path": "rows.jsonl"}], "batches": batches}
+        config = TrainConfig.model_validate(settings)
+        run = RunFolder(tmp_path / "run", config, {})
+        run.remember("config", config.model_dump(mode="json"))
+        assert run.recall("digest") == run_fingerprint(config, {})
+        return run.recall("digest")
+
+    first = begun(kept_tokens=64)
+    assert len({first, begun(token_budget=32), begun(kept_tokens=0, token_budget=32)}) == 3
+    assert begun(kept_tokens=64) == first
+    with pytest.raises(ConfigurationError, match=r"batches.size was 64 and is 8"):
+        begun(size=8)
+    record = tmp_path / "run" / "training.json"
+    record.write_text(record.read_text().replace('"kept_tokens": 64', '"kept_tokens": "all"'))
+    with pytest.raises(ConfigurationError, match="holds a run with another configuration"):
+        begun()
+
+
 @pytest.fixture(params=["files", "an earlier version"])
 def refusal(request, tmp_path):
     """``refusal(**settings)``: how a folder refuses a run with these settings in place of those that it began with."""
