@@ -152,7 +152,7 @@ _MAIN_TYPE = re.compile(
 
 
 def save_as(path: Path, suffix: str) -> Path:
-    """Save an office file as one of ``OFFICE_VARIANTS``, beside it, and return the new path."""
+    """Copy an office file to a file with another ending (a key of ``OFFICE_VARIANTS``); return the new path."""
     saved = path.with_suffix(f".{suffix}")
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(saved, "w") as new:
         for name in old.namelist():

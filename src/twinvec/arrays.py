@@ -12,7 +12,7 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 ScoreArray = npt.NDArray[np.floating]
 FloatsOfAnySize = npt.NDArray[np.floating[Any]]
-"""Vectors or numbers that a caller passes in, also as float64 or float16; a result is a ``FloatArray``."""
+"""Vectors that a caller passes: float16, float32 or float64. Functions that return vectors return ``FloatArray``."""
 IntsOfAnySize = npt.NDArray[np.integer[Any]]
 
 _SMALLEST = 1e-12  # the eps of torch.nn.functional.normalize

@@ -168,7 +168,7 @@ def _new_description(wanted: RequestedSettings, encoder: SpaceEncoder) -> Descri
 
 
 def _check_repeatable(created: Description, encoder: SpaceEncoder, location: str) -> None:
-    """Raise ``ConfigurationError`` if the encoder gives the probes other vectors at a second call."""
+    """Raise ``ConfigurationError`` if the encoder gives the same texts, the probes, other vectors at a second call."""
     try:
         check_probes(created, encoder, location)
     except SpaceMismatchError:

@@ -1,4 +1,4 @@
-"""Capabilities of the processor: available cores, threads on them, and exact sums of int8 products."""
+"""The processor: its available cores, pools of threads on them, and whether it sums int8 products exactly."""
 
 from __future__ import annotations
 
@@ -37,10 +37,7 @@ def thread_pool(threads: int, name: str) -> Executor:
 
 
 def interpreter_ends() -> bool:
-    """Return whether the interpreter ends, so that Python may start no more threads.
-
-    The functions of ``atexit`` run at that time, such as one that stores the last documents.
-    """
+    """Return whether the interpreter ends. Python then runs the functions of ``atexit``, and starts no more threads."""
     return not threading.main_thread().is_alive()
 
 

@@ -554,7 +554,7 @@ async def test_a_client_that_falls_silent_does_not_keep_the_collection(tiny_mode
     async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
         await client.post("/v1/collections", json={"name": "docs", "chunking": False})
         with monkeypatch.context() as patch:
-            patch.setattr("twinvec_serve.routes.ingest_bodies._IDLE_SECONDS", 0.01)
+            patch.setattr("twinvec_serve.safety.silence.IDLE_SECONDS", 0.01)
             answer = await client.post(path, content=body(), headers={"Content-Type": kind})
         assert (answer.status_code, answer.json()["error"]["code"]) == (408, "client_silent")
         assert "committed documents stay" in answer.json()["error"]["message"]
@@ -593,7 +593,7 @@ async def test_a_slow_client_is_kept_until_other_collections_wait(tiny_model, tm
 
 
 async def test_the_events_of_a_client_that_falls_silent_end_with_what_was_done(tiny_model, tmp_path, monkeypatch):
-    monkeypatch.setattr("twinvec_serve.routes.ingest_bodies._IDLE_SECONDS", 0.01)
+    monkeypatch.setattr("twinvec_serve.safety.silence.IDLE_SECONDS", 0.01)
     app, answer = create_app(settings_of(tiny_model("bert"), tmp_path)), []
     async with app.router.lifespan_context(app):
         opened = await app.state.services.collections.create("docs", "tiny", {"chunking": False})

@@ -488,7 +488,7 @@ def test_streamed_documents_have_a_limit_of_their_own():
 
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/rerank", "/v1/search", "/v1/collections"])
 async def test_a_client_that_falls_silent_within_its_body_is_sent_away(tmp_path, monkeypatch, path):
-    monkeypatch.setattr("twinvec_serve.safety.border._IDLE_SECONDS", 0.01)
+    monkeypatch.setattr("twinvec_serve.safety.silence.IDLE_SECONDS", 0.01)
 
     async def body():
         yield b'{"input'

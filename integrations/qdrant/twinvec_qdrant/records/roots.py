@@ -111,7 +111,7 @@ class Roots:
         return _membership(roots, name)
 
     def refreshed(self, membership: Membership) -> Membership:
-        """Read the roots again, and return a membership without the documents of roots that other processes have added.
+        """Return the membership without the documents of roots that other processes have added since it was read.
 
         Call this method after the documents are listed: a root is added before its documents are stored.
         """

@@ -76,7 +76,7 @@ def watch(names: list[str], open_collection: Open, told: Told, *, prune: bool = 
 
 
 class _Updates:
-    """Opens collections to update them; the models stay loaded."""
+    """Opens collections and updates them; a model that is loaded once stays loaded."""
 
     def __init__(self, names: list[str], open_collection: Open, told: Told, *, prune: bool) -> None:
         self.names = list(names)
@@ -91,7 +91,7 @@ class _Updates:
         return {(name, source): root for name in self.names for source, root in self._places[name].items()}
 
     def look(self) -> None:
-        """Read the recorded sources of the collections; if a store fails, keep those read before."""
+        """Read the recorded sources of the collections; if a store fails, keep the sources that were read before."""
         for name in list(self.names):
             try:
                 with self._open(name, None) as opened:
@@ -122,7 +122,7 @@ class _Updates:
         return failed
 
     def _forget(self, name: str, error: CollectionNotFoundError) -> None:
-        """Stop watching a collection that was dropped; raise ``error`` if none is left, or it was never there."""
+        """Stop watching a dropped collection; raise ``error`` if no other is left, or if it never existed."""
         if self.names == [name] or name not in self._places:
             raise error
         self.names.remove(name)

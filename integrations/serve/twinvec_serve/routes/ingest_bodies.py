@@ -24,10 +24,8 @@ from twinvec_serve.errors import ClientGoneError, RequestError
 from twinvec_serve.json_texts import decoder_for, itself
 from twinvec_serve.own_commands import is_own_command
 from twinvec_serve.routes.answers import TAR
+from twinvec_serve.safety.silence import describe_silence, receive_in_time
 from twinvec_serve.services import Services
-
-_IDLE_SECONDS = 60.0
-"""Longest time, in seconds, in which a client that has not sent its whole body may send nothing."""
 
 _SLOW_SECONDS = 60.0
 _LEAST_RATE = 100.0
@@ -158,10 +156,9 @@ class _InTime:
         clock = asyncio.get_running_loop().time
         begun = clock()
         try:
-            async with asyncio.timeout(_IDLE_SECONDS):
-                message = await self._receive()
+            message = await receive_in_time(self._receive)
         except TimeoutError:
-            raise _late(f"sent nothing for {_IDLE_SECONDS:g} s", "client_silent") from None
+            raise _late(describe_silence(), "client_silent") from None
         self._waited += clock() - begun
         self._received += len(message.get("body", b""))
         if self._waited > _SLOW_SECONDS + self._received / _LEAST_RATE and self._ingests and self._ingests.crowded:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 
 from starlette.datastructures import Headers
@@ -11,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from twinvec_serve.errors import RequestError, error_answer
 from twinvec_serve.safety.keys import ALL_RIGHTS, RIGHTS, Access
+from twinvec_serve.safety.silence import describe_silence, receive_in_time
 from twinvec_serve.settings import ServeSettings
 
 _PUBLIC = re.compile(r"/(healthz|readyz|openapi\.json|docs(/.*)?|page(/.*)?|favicon\.ico)?")
@@ -28,9 +28,6 @@ _AGENT_BYTES = 512 * 1024
 
 The queries of the longest search have 32,000 characters of up to 12 bytes each (an emoji escaped in JSON).
 """
-
-
-_IDLE_SECONDS = 60.0  # longest silence of a client before the end of its body
 
 
 class Border:
@@ -83,12 +80,11 @@ class _InTime:
         if self._ended:  # the caller waits for the end of the connection
             return await self._receive()
         try:
-            async with asyncio.timeout(_IDLE_SECONDS):
-                message = await self._receive()
+            message = await receive_in_time(self._receive)
         except TimeoutError:
             raise HTTPException(  # as in ``_too_large``
                 408,
-                f"the client sent nothing for {_IDLE_SECONDS:g} s before the end of the body; send the request again",
+                f"the client {describe_silence()} before the end of the body; send the request again",
                 headers={"Connection": "close"},
             ) from None
         self._ended = not message.get("more_body", False)

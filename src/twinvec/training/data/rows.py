@@ -125,7 +125,9 @@ def _pair(row: Row, part: int) -> Row:
 
 
 def open_rows(source: Source, objective: str, cache: Path, *, progress: bool = False) -> Rows:
-    """Open a dataset, memory-mapped from a copy in ``cache``, and check all of its rows; show ``progress``.
+    """Open a dataset, memory-mapped from a copy in ``cache``, and check all of its rows.
+
+    ``progress`` shows how many rows are checked.
 
     Raises ConfigurationError if the format is unknown, a column is missing or hard negatives have another name, and
     DocumentError, which names file, row and field, if the file or a row is unusable.

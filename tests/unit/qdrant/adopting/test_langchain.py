@@ -101,7 +101,7 @@ def test_documents_of_ours_that_the_old_class_has_deleted_are_removed(theirs, wo
 
 
 def test_a_document_that_the_old_class_has_changed_stands_in_the_way_of_nothing(theirs, words, tmp_path):
-    """Its point has no fields of twinvec until it is adopted again."""
+    """The point of such a document has no fields of twinvec until the collection is adopted again."""
     store = langchain_store(theirs.client, words)
     ids = fill_langchain(store)
     theirs.adopt("langchain", words)

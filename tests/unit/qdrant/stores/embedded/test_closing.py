@@ -21,7 +21,7 @@ def opened(name, folder):
 
 
 class TimeLimitError(Exception):
-    """The error by which a task queue ends a task, raised by the handler of a signal."""
+    """Stands for the error that a task queue's signal handler raises to end a task at its time limit."""
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def rewritten(data: bytes, change: Callable[[str, bytes], bytes]) -> bytes:
 
 
 def as_presentation(data: bytes) -> bytes:
-    """Return a slide show or a template of slides as a presentation: python-pptx refuses to open the other two.
+    """Return a slide show or a template of slides as a presentation, because python-pptx opens nothing else.
 
     Raises an error of the types in ``BROKEN_ARCHIVE`` if a part is damaged.
     """
