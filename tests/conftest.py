@@ -66,6 +66,11 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(order)))
 
 
+def pytest_make_parametrize_id(val, argname):
+    """Name bytes by their argument: compressed ones hold the time, and all processes must find the same tests."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """With ``--dist loadfile``, let one process run all files that share a cluster of Ray, and any run a page."""

@@ -104,10 +104,10 @@ def test_a_file_compressed_by_gzip_is_read(tmp_path):
 @pytest.mark.parametrize(
     "data",
     [
-        gzip.compress(b"tea")[:-9],
-        b"\x1f\x8b\x08\0tea tea tea tea",
-        b"tea",
-        gzip.compress(b"tea" * 99)[:-20] + b"x" * 20,
+        pytest.param(gzip.compress(b"tea")[:-9], id="cut short"),
+        pytest.param(b"\x1f\x8b\x08\0tea tea tea tea", id="only a header"),
+        pytest.param(b"tea", id="not gzip"),
+        pytest.param(gzip.compress(b"tea" * 99)[:-20] + b"x" * 20, id="wrong bytes at the end"),
     ],
 )
 def test_a_damaged_gzip_file_fails(data, tmp_path):
