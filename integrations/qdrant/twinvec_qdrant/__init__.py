@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from twinvec_qdrant.several import search_collections as search_collections
     from twinvec_qdrant.stores.base import CollectionGoneError as CollectionGoneError
     from twinvec_qdrant.stores.base import UnindexedError as UnindexedError
+    from twinvec_qdrant.updates.file_memory import FileMemory as FileMemory
     from twinvec_qdrant.updates.updating import UpdateReport as UpdateReport
     from twinvec_qdrant.updates.updating import update_collection as update_collection
 
@@ -124,6 +125,7 @@ _HOMES = {
     "settings": "ChunkSettings ClusterSettings IndexSettings",
     "several": "CollectionHit CollectionHits best_first open_with_one_of search_collections",
     "stores.base": "CollectionGoneError UnindexedError",
+    "updates.file_memory": "FileMemory",
     "updates.updating": "UpdateReport update_collection",
 }
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from twinvec.errors import ConfigurationError, DocumentError, TwinvecError
-from twinvec.support.checks import check_flags, check_methods
+from twinvec.support.checks import check_flags, check_methods, check_settings
 from twinvec_qdrant.ingest.reading.root import Root
 from twinvec_qdrant.ingest.registration import root_at
 from twinvec_qdrant.report import IngestReport
 from twinvec_qdrant.stored_roots import StoredRoot
+from twinvec_qdrant.updates.file_memory import FileMemory, RememberingRoot
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,12 @@ class UpdateReport(IngestReport):
 
 
 def update_collection(
-    collection: Updatable, *, prune: bool = True, progress: bool = False, only: Container[str] | None = None
+    collection: Updatable,
+    *,
+    prune: bool = True,
+    progress: bool = False,
+    only: Container[str] | None = None,
+    memory: FileMemory | None = None,
 ) -> UpdateReport:
     """Ingest the sources of a collection again.
 
@@ -72,6 +78,7 @@ def update_collection(
         prune: Remove documents that their source no longer holds.
         progress: Show progress: bars on a terminal, a line a minute elsewhere.
         only: Names of the sources to ingest; default: all.
+        memory: What earlier updates of this process have read, so that only changed files are read; default: read all.
 
     Returns:
         The counts of all sources together, and the names of the sources for each outcome.
@@ -82,6 +89,7 @@ def update_collection(
     """
     check_methods(collection, ("roots", "ingest"), "collection", "an open collection")
     check_flags(prune=prune, progress=progress)
+    check_settings(memory, FileMemory, "memory")
     if only is not None and (isinstance(only, (str, bytes)) or not isinstance(only, Container)):
         raise ConfigurationError(f"only: expected a list of names of sources, got {only!r}")
     report = UpdateReport()
@@ -92,6 +100,8 @@ def update_collection(
         if root is None:
             report.placeless.append(stored.name)
             continue
+        if memory is not None:
+            root = RememberingRoot.of(root, memory)
         try:
             collection.ingest(
                 root, source=stored.name, prune=prune, progress=progress, report=report, allow_all_failed=True

@@ -23,6 +23,7 @@ from twinvec.support.checks import check_flags
 from twinvec_qdrant.collection import Collection
 from twinvec_qdrant.ingest.reading.root import Root
 from twinvec_qdrant.ingest.registration import NOT_BELOW
+from twinvec_qdrant.updates.file_memory import FileMemory
 from twinvec_qdrant.updates.updating import Updatable, UpdateReport, places, update_collection
 
 _QUIET_MS = 400  # changes are reported this long after the last one
@@ -68,6 +69,7 @@ def watch(names: list[str], open_collection: Open, told: Told, *, prune: bool = 
             while not changes.stale:
                 left = updates.run(left)
                 if updates.roots() != roots:
+                    updates.forget_files()
                     break
                 changed = changes.wait(_RETRY_SECONDS if left else _SOURCES_SECONDS)
                 if not (changed or left):
@@ -84,11 +86,16 @@ class _Updates:
         self._told = told
         self._prune = prune
         self._encoders: dict[str, SpaceEncoder] = {}
+        self._memory = FileMemory()
         self._places: dict[str, dict[str, Root]] = {}
 
     def roots(self) -> dict[Key, Root]:
         """Return the sources of the collections, as last read from their stores."""
         return {(name, source): root for name in self.names for source, root in self._places[name].items()}
+
+    def forget_files(self) -> None:
+        """Forget which files were read, also those of former sources."""
+        self._memory = FileMemory()
 
     def look(self) -> None:
         """Read the recorded sources of the collections; if a store fails, keep the sources that were read before."""
@@ -130,7 +137,8 @@ class _Updates:
 
     def _update(self, name: str, sources: set[str]) -> UpdateReport:
         with self._open(name, self._encoders.get(name)) as opened:
-            report = update_collection(opened, prune=self._prune, only=None if _ALL in sources else sources)
+            only = None if _ALL in sources else sources
+            report = update_collection(opened, prune=self._prune, only=only, memory=self._memory)
             if name not in self._encoders and isinstance(opened, Collection):  # another process encodes for itself
                 self._encoders[name] = opened.encoder
                 opened.encoder.encode_query([_READY])  # loads the model, so that the first change need not wait for it

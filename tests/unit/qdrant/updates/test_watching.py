@@ -19,6 +19,7 @@ import watchfiles
 from holders import with_helpers
 from twinvec.errors import CollectionNotFoundError, StoreUnavailableError
 from twinvec_qdrant import Collection, Root, drop_collection
+from twinvec_qdrant.updates import file_memory
 from twinvec_qdrant.updates import watching as watching_module
 from twinvec_qdrant.updates.watching import Changes, watch
 from words import WordEncoder
@@ -243,6 +244,23 @@ def test_a_source_that_is_added_later_is_watched(docs, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         watch(["notes"], existing(store), told)
     assert reports == [("notes", 0, 3), ("notes", 0, 4), ("notes", 1, 1)]
+
+
+def test_a_change_reads_no_other_file(docs, monkeypatch):
+    monkeypatch.setattr(file_memory, "_SETTLED_NS", -(10**9))
+    names, read_one = [], Root._read_one
+    store = docs.parent / "store"
+    shutil.move(docs / "store", store)
+
+    def spy(self, found, version):
+        names.append(found.place)
+        return read_one(self, found, version)
+
+    monkeypatch.setattr(Root, "_read_one", spy)
+    reports, told = steps(lambda: (names.clear(), write(docs / "c.md")))
+    with pytest.raises(KeyboardInterrupt):
+        watch(["notes"], existing(store), told)
+    assert (reports, names) == ([("notes", 0, 3), ("notes", 1, 2)], ["c.md"])
 
 
 def test_the_other_collections_stay_watched_after_one_was_dropped(docs, caplog):
