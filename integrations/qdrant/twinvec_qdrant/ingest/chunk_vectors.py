@@ -1,6 +1,6 @@
 """Vectors of the chunks to be written: reused from the committed version, given by the caller, or encoded.
 
-Vectors that a killed ingest wrote and did not commit are reused, too.
+Vectors that a killed ingest wrote and did not commit are reused, too, and those of documents whose files have moved.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from twinvec.arrays import FloatArray
 from twinvec.retrieval.base import SpaceEncoder
 from twinvec_qdrant.encoders import document_vectors, token_states
 from twinvec_qdrant.ingest.cutting.chunking import Chunk
+from twinvec_qdrant.ingest.moved import MovedChunks
 from twinvec_qdrant.ingest.planned import PlannedDocument, TextVectors, WeighedText, distinct
 from twinvec_qdrant.records.description import Generation
-from twinvec_qdrant.records.schema import chunks_of
+from twinvec_qdrant.records.schema import chunks_of, stored_key
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.points import States
 
@@ -25,6 +26,7 @@ class ChunkVectors:
         self, backend: Backend, encoder: SpaceEncoder, model: Generation, given: Mapping[str, FloatArray]
     ) -> None:
         self.left: Collection[str] = ()  # ids of documents that may have chunks of a killed writer
+        self.moved: MovedChunks | None = None
         self._backend = backend
         self._encoder = encoder
         self._vector = model.vector
@@ -60,12 +62,14 @@ class ChunkVectors:
     def _stored(self, batch: Sequence[PlannedDocument]) -> dict[str, TextVectors]:
         ids = [chunk for planned in batch if planned.old for chunk in planned.old.chunks]
         ids += [chunk for planned in batch if planned.document.id in self.left for chunk in planned.ids]
+        if self.moved is not None and (new := [planned for planned in batch if planned.old is None]):
+            ids += [chunk for planned in new for key in planned.keys if (chunk := self.moved.ids.get(key))]
         if not ids:
             return {}
         read = self._backend.retrieve(list(dict.fromkeys(ids)), ["kind", "content", "key"], self._vector)
         points = chunks_of(read).values()
         wanted = distinct(batch)
-        there = {each.payload.get("key", each.payload["content"]): each for each in points}
+        there = {stored_key(each.payload): each for each in points}
         kept = {key: each for key, each in there.items() if key in wanted}
         states: Mapping[str, States] = {}
         if self._states_dim is not None:

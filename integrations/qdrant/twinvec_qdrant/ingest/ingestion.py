@@ -34,6 +34,7 @@ from twinvec_qdrant.ingest.cutting.ways import Cutting
 from twinvec_qdrant.ingest.document_gate import DocumentGate, total_work
 from twinvec_qdrant.ingest.encoding import Encoding, LastingErrors, Portion
 from twinvec_qdrant.ingest.largest import LargestDocuments
+from twinvec_qdrant.ingest.moved import moved_chunks
 from twinvec_qdrant.ingest.pace import Pace
 from twinvec_qdrant.ingest.planned import (
     Changed,
@@ -121,6 +122,7 @@ class Ingestion:
         """Ingest the documents of one source; see ``Collection.ingest``."""
         groups, before = self._gate.groups(documents, membership), self._report.unknown
         self._root = membership.root
+        self._vectors.moved = moved_chunks(self._catalog, self._description, membership, documents)
         self._cutting.records = not dry_run
         total, work = length_hint(documents) or None, total_work(documents) if progress else None
         try:
@@ -182,7 +184,9 @@ class Ingestion:
                 if self._description.has_vectors_of(before):
                     raise
                 logger.info("%s: the ingest goes on with the model %r", self._backend.location, self._description.model)
+                moved = self._vectors.moved
                 self._vectors = ChunkVectors(self._backend, encoder, self._description, {})
+                self._vectors.moved = moved
                 self._encoding = Encoding(self._vectors, Pace(encoder))
                 batches = chain(self._uncommitted(), batches)
 

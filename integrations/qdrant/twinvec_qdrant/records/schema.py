@@ -122,6 +122,11 @@ def chunk_key(text: str, embedded: str) -> str:
     return digest(text) if embedded == text else digest(text, embedded)
 
 
+def stored_key(chunk: Mapping[str, Any]) -> str:
+    """Return the ``chunk_key`` of a stored chunk, from its payload fields ``content`` and ``key``."""
+    return str(chunk.get("key", chunk["content"]))
+
+
 @lru_cache(maxsize=4096)  # an ingest needs each id several times
 def record_id(source: str) -> str:
     """Return the point id of a source's record."""

@@ -50,11 +50,18 @@ _LOST = "every process that read the file died"
 class Reading(Iterator[Document | Failure]):
     """The documents of a root, with their number and size as far as these are known in advance.
 
-    ``length_hint`` gives the number of documents, or 0 if it is unknown.
+    ``length_hint`` gives the number of documents, or 0 if it is unknown. ``files`` returns the files of a folder.
     """
 
-    def __init__(self, reads: Callable[[Reading], Iterable[Read]], number: int = 0, size: int = 0) -> None:
+    def __init__(
+        self,
+        reads: Callable[[Reading], Iterable[Read]],
+        number: int = 0,
+        size: int = 0,
+        files: Callable[[], Iterable[FoundFile | Failure]] | None = None,
+    ) -> None:
         self.version = NEWEST_READING
+        self.files = files
         self._reads = iter(reads(self))
         self._number = number
         self.size = size  # bytes of all files together; 0 if unknown
@@ -197,7 +204,7 @@ class Root:
         for each in walk.files():
             number += 1 if isinstance(each, Failure) else self._count(each)
             size += 0 if isinstance(each, Failure) else each.size
-        return Reading(partial(self._reads, walk.files(), with_results), number, size)
+        return Reading(partial(self._reads, walk.files(), with_results), number, size, walk.files)
 
     def _reads(
         self, found: Iterator[FoundFile | Failure], with_results: WithResults | None, reading: Reading
