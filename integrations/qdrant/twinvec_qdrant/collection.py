@@ -278,7 +278,8 @@ class Collection:
             vectors: Vectors of the collection's space for documents that are embedded already, by id; only without
                 chunking and without stored token states. A vector whose id no document has is logged as a warning.
             prune: Remove the other documents of the same source, unless they may be missing because reading failed.
-            allow_empty: Let ``prune`` remove all documents if ``documents`` is empty; default: an error.
+            allow_empty: Let ``prune`` remove all documents if ``documents`` is empty (default: an error), and all
+                documents of a folder that is empty now (default: if there are ten or more, they stay).
             dry_run: Report what would be done; encode and write nothing.
             progress: Show progress: a bar on a terminal, a line a minute elsewhere.
             report: Report to add the counts to, which is returned; it is complete even after an error. Without a

@@ -74,7 +74,7 @@ def ingest_command(
     precision: PrecisionOption = "auto",
     prune: Annotated[bool, typer.Option("--prune", help="Delete documents that SOURCE no longer holds.")] = False,
     allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Let --prune delete all documents of a SOURCE that is empty.")
+        bool, typer.Option("--allow-empty", help="Let --prune delete all documents of an empty SOURCE or folder in it.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would change, and write nothing.")] = False,
     source: Annotated[

@@ -14,7 +14,7 @@ with the new model, and encodes the uncommitted documents again.
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -56,6 +56,7 @@ from twinvec_qdrant.stored_roots import StoredRoot
 
 logger = logging.getLogger(__name__)
 
+_MANY = 10  # fewer documents of a folder that is empty now are pruned, as they are soon encoded again
 _ROUNDS = 5  # tries of a commit, which fails only if another writer changes the same document
 
 
@@ -136,7 +137,8 @@ class Ingestion:
                 else:
                     self._write_changed(changed)
                 if prune:
-                    self._prune(membership, allow_empty=allow_empty, dry_run=dry_run)
+                    empty = getattr(documents, "empty_folders", tuple) if not allow_empty else tuple
+                    self._prune(membership, empty, allow_empty=allow_empty, dry_run=dry_run)
                 if not dry_run:
                     self._bm25.rebalance()
                     self._build_index()
@@ -316,11 +318,18 @@ class Ingestion:
         self._report.truncated += sum(chunk.truncated for chunk in planned.chunks)
         self._report.unknown += sum(chunk.unknown for chunk in planned.chunks)
 
-    def _prune(self, membership: Membership, *, allow_empty: bool, dry_run: bool) -> None:
+    def _prune(
+        self,
+        membership: Membership,
+        empty_folders: Callable[[], Iterable[str]],
+        *,
+        allow_empty: bool,
+        dry_run: bool,
+    ) -> None:
         """Remove the stored documents of this source that the ingest did not get.
 
         If the collection has tenants, only documents of the tenants that the ingest names are removed. A document that
-        a failure may hide stays.
+        a failure may hide stays, and so do many documents of a folder that is empty now.
         """
         stored = list(self._tenants.sources(self._gate.tenants))
         own = filter(Roots(self._backend).refreshed(membership).has, stored)
@@ -329,6 +338,9 @@ class Ingestion:
         gone = [source for source in missing if not source.startswith(hidden)]
         if kept := [source for source in missing if source.startswith(hidden)]:
             self._warn(_not_pruned(kept, self._gate.hidden))
+        if len(gone) >= _MANY and (emptied := _emptied(gone, membership.prefix, empty_folders())):
+            gone = [source for source in gone if not source.startswith(tuple(emptied))]
+            self._warn(_not_mounted(emptied))
         if gone and not self._gate.seen and not allow_empty:
             raise DocumentError(
                 f"the ingest got no documents, and pruning would remove all {len(gone):,} documents of "
@@ -350,6 +362,24 @@ class Ingestion:
         except StoreUnavailableError as error:  # searches work without the index, only more slowly
             logger.warning("no index was built: %s", error)
         self._planner.advance(0, work=0, note="")
+
+
+def _emptied(gone: Sequence[str], prefix: str, empty_folders: Iterable[str]) -> dict[str, int]:
+    """Return prefix of ids -> number of missing documents, for each folder that is empty now and held many."""
+    empty = {prefix + each for each in empty_folders}
+    folders = (source[: place + 1] for source in gone for place, letter in enumerate(source) if letter == "/")
+    counts = Counter(each for each in folders if each in empty)
+    return {below: count for below, count in counts.items() if count >= _MANY}
+
+
+def _not_mounted(emptied: Mapping[str, int]) -> str:
+    """Return the warning that documents of empty folders stay; ``emptied`` maps prefixes of ids to their numbers."""
+    named = listed([f"{below} ({count:,})" for below, count in sorted(emptied.items())], NAMED)
+    return (
+        f"not pruned: {sum(emptied.values()):,} missing documents of folders that are empty, as if a disk were not "
+        f"mounted: {named}; to remove the documents, delete the empty folder, or ingest with allow_empty=True (twinvec "
+        "ingest --prune --allow-empty)"
+    )
 
 
 def _not_pruned(kept: Sequence[str], hidden: Mapping[str, int]) -> str:

@@ -6,7 +6,7 @@ additional first line may name the source of all documents.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import length_hint
 from typing import Any
@@ -54,11 +54,17 @@ class RootElsewhere:
         documents: The documents and failures.
         root: The source: the fields of a ``StoredRoot``, as JSON.
         named: Whether the user gave the source's name.
+        empty: The result of ``empty_folders``.
     """
 
     documents: Iterable[Any]
     root: Mapping[str, Any]
     named: bool
+    empty: Sequence[str] = ()
+
+    def empty_folders(self) -> Iterable[str]:
+        """Return the folders of the source that hold nothing at all, as prefixes of ids."""
+        return self.empty
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.documents)

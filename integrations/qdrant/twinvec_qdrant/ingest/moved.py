@@ -42,9 +42,10 @@ class MovedChunks:
 
     def _gone(self) -> list[str]:
         own = list(filter(self._membership.has, self._catalog.sources()))
-        if not own or self._reading.files is None:
+        walk = self._reading.walk
+        if not own or walk is None:
             return []
-        places = {printable(each.place) for each in self._reading.files() if not isinstance(each, Failure)}
+        places = {printable(each.place) for each in walk.files() if not isinstance(each, Failure)}
         prefix = self._membership.prefix
         return list(islice((each for each in own if not _is_in(each.removeprefix(prefix), places)), _MOST))
 

@@ -63,7 +63,7 @@ def registered(
     wanted = None if source is None else StoredRoot(source, described=_by_place(describe))
     if isinstance(documents, RootElsewhere):
         _reading_version(catalog, is_old=any, write=write)
-        wanted, named, documents = StoredRoot.of_fields(documents.root), documents.named, documents.documents
+        wanted, named = StoredRoot.of_fields(documents.root), documents.named
     else:
         if isinstance(documents, Root):
             read = documents.read(with_results)

@@ -11,6 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from operator import length_hint
 from typing import Any, TypeVar
@@ -75,7 +76,7 @@ class Ingests:
         ingest = Ingest(total=length_hint(documents) or total)
         given: Iterable[Any] = _Sized(documents, ingest)
         if isinstance(documents, RootElsewhere):
-            given = RootElsewhere(given, documents.root, documents.named)
+            given = replace(documents, documents=given)
 
         run = partial(opened.ingest, given, report=ingest.report, allow_all_failed=True, **options)
         self.begin_in_turn(opened, ingest, run)

@@ -136,7 +136,8 @@ async def _of_command(request: Request, shared: Services, ended: asyncio.Event) 
     first = await anext(pages, [None])
     if not isinstance(first[0], dict):
         raise RequestError("the first line does not say where the documents are from", code="invalid_request")
-    return RootElsewhere(shared.collections.ingests.bridge(pages, first[1:]), first[0]["root"], first[0]["named"])
+    documents = shared.collections.ingests.bridge(pages, first[1:])
+    return RootElsewhere(documents, first[0]["root"], first[0]["named"], first[0].get("empty", ()))
 
 
 class _InTime:

@@ -198,6 +198,16 @@ def test_an_ingest_goes_through_the_process(tiny, folder, tmp_path):
         (tmp_path / "docs" / "rows.jsonl").unlink()
         pruned = json.loads(twinvec(tmp_path, *ingest, "--prune", "--json").stdout)
         assert (pruned["deleted"], pruned["unchanged"]) == (1, 2)
+        disk = tmp_path / "docs" / "disk"
+        disk.mkdir()
+        for row in range(10):
+            (disk / f"{row}.md").write_text(f"Document {row}.")
+        assert json.loads(twinvec(tmp_path, *ingest, "--json").stdout)["new"] == 10
+        disk.rename(tmp_path / "away")
+        disk.mkdir()
+        kept = json.loads(twinvec(tmp_path, *ingest, "--prune", "--json").stdout)
+        assert (kept["deleted"], "disk/ (10)" in kept["warnings"][0]) == (0, True)
+        assert json.loads(twinvec(tmp_path, *ingest, "--prune", "--allow-empty", "--json").stdout)["deleted"] == 10
         others = (("update",), ("search", "tea"), ("tune", "-c", "docs"))
         for command in (ingest, *((*each, "--path", "store") for each in others)):
             refused = twinvec(tmp_path, *command, "--precision", "bfloat16")

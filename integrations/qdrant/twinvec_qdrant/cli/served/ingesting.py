@@ -105,6 +105,8 @@ class ServedCollection:
         asked = {name: "true" for name, value in switches.items() if value}
         query = urlencode({**asked, **({"total": number} if number else {})})
         first = {"root": stored_root(root, source, describe).as_fields(), "named": source is not None}
+        if switches.get("prune"):
+            first["empty"] = list(reading.empty_folders())
         with progress_bar("Ingesting", number or None, "documents", shown=progress) as advance:
             work = WorkEvents("waiting: the process that serves the store finishes other ingests first", advance)
             try:

@@ -50,7 +50,8 @@ _LOST = "every process that read the file died"
 class Reading(Iterator[Document | Failure]):
     """The documents of a root, with their number and size as far as these are known in advance.
 
-    ``length_hint`` gives the number of documents, or 0 if it is unknown. ``files`` returns the files of a folder.
+    ``length_hint`` gives the number of documents, or 0 if it is unknown. ``walk`` finds the files of a
+    folder again; it is None for other roots.
     """
 
     def __init__(
@@ -58,10 +59,10 @@ class Reading(Iterator[Document | Failure]):
         reads: Callable[[Reading], Iterable[Read]],
         number: int = 0,
         size: int = 0,
-        files: Callable[[], Iterable[FoundFile | Failure]] | None = None,
+        walk: Walk | None = None,
     ) -> None:
         self.version = NEWEST_READING
-        self.files = files
+        self.walk = walk
         self._reads = iter(reads(self))
         self._number = number
         self.size = size  # bytes of all files together; 0 if unknown
@@ -70,6 +71,10 @@ class Reading(Iterator[Document | Failure]):
     def read_by(self, version: int) -> None:
         """Read files by this reading version of a collection instead of the newest version."""
         self.version = version
+
+    def empty_folders(self) -> Iterable[str]:
+        """Return the folders that hold nothing at all, as prefixes of ids; the root itself is not among them."""
+        return () if self.walk is None else map(printable, self.walk.empty_folders())
 
     def __next__(self) -> Document | Failure:
         value, size = next(self._reads)
@@ -204,7 +209,7 @@ class Root:
         for each in walk.files():
             number += 1 if isinstance(each, Failure) else self._count(each)
             size += 0 if isinstance(each, Failure) else each.size
-        return Reading(partial(self._reads, walk.files(), with_results), number, size, walk.files)
+        return Reading(partial(self._reads, walk.files(), with_results), number, size, walk)
 
     def _reads(
         self, found: Iterator[FoundFile | Failure], with_results: WithResults | None, reading: Reading

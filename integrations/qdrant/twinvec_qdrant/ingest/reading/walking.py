@@ -78,6 +78,20 @@ class Walk:
                 wrong = f"folder cannot be listed: {error.strerror}"
                 yield hiding(printable(entry.place) or ".", wrong, entry.place)
 
+    def empty_folders(self) -> Iterator[str]:
+        """Yield the places of the folders below that hold nothing at all, as where a disk is not mounted."""
+        left = [_Entry(self._folder, "")]
+        while left:
+            folder = left.pop()
+            try:
+                below = self._entries(folder)
+                is_empty = not below and not os.listdir(folder.path)
+            except OSError:  # ``files`` yields the failure
+                continue
+            left += [each for each in below if each.is_folder]
+            if is_empty and folder.place:
+                yield folder.place
+
     def follows(self, path: Path) -> bool:
         """Return whether a change of this path may change what the walk finds."""
         try:
