@@ -80,7 +80,7 @@ class _File(NamedTuple):
 
 
 class FileMemory:
-    """Remembers the documents of the files that ``RememberingRoot`` reads, compressed in memory.
+    """Remembers the documents of files, compressed in memory, so that later updates of this process read only changes.
 
     A file with a failure is not remembered, because the reason may lie outside the file: a lock, a missing library.
     Nor is a file that was changed less than two seconds before it was read: another change in the same moment might
