@@ -38,9 +38,11 @@ def documents_command(
     ] = None,
     wait: Wait = WAIT_SECONDS,
     grpc_port: GrpcPort = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line and nothing else.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the documents of a collection, sorted by id.
+
+    With --json, each document is an object in a line of its own.
 
     \b
     twinvec documents --collection docs
