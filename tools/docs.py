@@ -102,7 +102,7 @@ SUBJECTS = {
             "twinvec_qdrant": "Collection "
             "IngestReport Failure Empty VerifyReport IndexReport MigrationReport PushReport "
             "Root RecordColumns read_source ChunkSettings IndexSettings ClusterSettings Chunker Chunk StoredChunk "
-            "update_collection UpdateReport FileMemory list_collections CollectionEntry drop_collection "
+            "update_collection UpdateReport FileMemory list_collections CollectionEntry DocumentEntry drop_collection "
             "CollectionGoneError UnindexedError search_collections CollectionHits CollectionHit "
             "backup_collection restore_collection Backup adopt_collection AdoptReport "
             "write_questions QuestionOptions QuestionReport ChatEndpoint"

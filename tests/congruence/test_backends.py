@@ -191,6 +191,16 @@ def test_filters_select_the_same_documents(opened, memory, documents):
     assert len(selected) > 8
 
 
+@pytest.mark.slow
+def test_the_same_documents_are_listed(opened, documents):
+    opened.ingest(documents)
+    listed = list(opened.documents({"module": "shutil"}, pattern="*copy*"))
+    expected = sorted(each.id for each in documents if each.payload["module"] == "shutil" and "copy" in each.id)
+    assert [each.id for each in listed] == expected != []
+    assert {(each.chunks, each.complete) for each in listed} == {(1, True)}
+    assert [each.id for each in opened.documents()] == sorted(each.id for each in documents)
+
+
 def changed(documents: list[Document]) -> tuple[list[Document], list[Document], list[str]]:
     """Half of the documents in another version, all that are there in the end, and the ids of those to delete."""
     half = len(documents) // 2

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from twinvec_qdrant.question_writing.writing import QuestionReport as QuestionReport
     from twinvec_qdrant.question_writing.writing import write_questions as write_questions
     from twinvec_qdrant.records.description import SAME_VECTOR_COSINE as SAME_VECTOR_COSINE
+    from twinvec_qdrant.records.documents import DocumentEntry as DocumentEntry
     from twinvec_qdrant.records.documents import StoredChunk as StoredChunk
     from twinvec_qdrant.records.writer_process import Writer as Writer
     from twinvec_qdrant.report import AdoptReport as AdoptReport
@@ -117,7 +118,7 @@ _HOMES = {
     "question_writing.chat_endpoint": "ChatEndpoint",
     "question_writing.writing": "QuestionOptions QuestionReport write_questions",
     "records.description": "SAME_VECTOR_COSINE",
-    "records.documents": "StoredChunk",
+    "records.documents": "DocumentEntry StoredChunk",
     "records.writer_process": "Writer",
     "report": "AdoptReport Backup IndexReport IngestReport MigrationReport PushReport VerifyReport",
     "serving.names": "check_new_name",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
+from itertools import islice
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from twinvec.support.async_methods import awaitable
@@ -11,6 +12,8 @@ from twinvec_qdrant.stores.steps import Steps
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_PAGE = 512  # items that a worker thread reads at a time
 
 
 def awaiting(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
@@ -30,6 +33,25 @@ def awaiting(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[A
     twin.__name__ = f"a{method.__name__}"
     twin.__doc__ = f"``{method.__name__}``, awaitable."
     return twin
+
+
+def streaming(method: Callable[Concatenate[Any, P], Iterator[T]]) -> Callable[Concatenate[Any, P], AsyncIterator[T]]:
+    """Return the asynchronous form of a method that returns an iterator; it reads in a worker thread."""
+    begin = awaitable(method)
+
+    @wraps(method)
+    async def twin(self: Any, /, *args: P.args, **options: P.kwargs) -> AsyncIterator[T]:
+        found = await begin(self, *args, **options)
+        while page := await _next_page(found):
+            for each in page:
+                yield each
+
+    twin.__name__ = f"a{method.__name__}"
+    twin.__doc__ = f"``{method.__name__}``, for ``async for``: it runs in a worker thread."
+    return twin
+
+
+_next_page = awaitable(lambda items: list(islice(items, _PAGE)))
 
 
 class _Unrun:

@@ -7,8 +7,9 @@ reads documents back) and ``maintenance``. A backend of ``stores`` holds the poi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NoReturn, TypeVar, cast
@@ -23,9 +24,9 @@ from twinvec.retrieval.documents import Document, as_id, check_ids
 from twinvec.retrieval.filters import Filter
 from twinvec.retrieval.phrasings import Phrasings
 from twinvec.support.async_methods import awaitable
-from twinvec.support.checks import check_choice, check_flags, check_methods, check_settings, string
+from twinvec.support.checks import as_list, check_choice, check_flags, check_methods, check_settings, integer, string
 from twinvec.text import check_text, check_texts
-from twinvec_qdrant.async_methods import awaiting
+from twinvec_qdrant.async_methods import awaiting, streaming
 from twinvec_qdrant.calibration.measuring import is_due, try_to_calibrate
 from twinvec_qdrant.encoders import check_encoder, token_encoder
 from twinvec_qdrant.ingest.cutting.code import checked_chunking
@@ -42,7 +43,15 @@ from twinvec_qdrant.opening_store import GRPC_PORT, AsyncQdrantClient, QdrantCli
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import Description, stored_description
-from twinvec_qdrant.records.documents import StoredChunk, find_documents, sampled_chunks, stored_documents
+from twinvec_qdrant.records.documents import (
+    DocumentEntry,
+    StoredChunk,
+    find_documents,
+    fitting,
+    listed_documents,
+    sampled_chunks,
+    stored_documents,
+)
 from twinvec_qdrant.records.notes import Notes
 from twinvec_qdrant.records.overview import overview
 from twinvec_qdrant.records.roots import Membership, Roots
@@ -598,23 +607,61 @@ class Collection:
         """
         return Roots(self._backend).descriptions(check_ids(ids))
 
-    def find(self, filter: Filter | None = None, *, source: str | None = None) -> list[str]:
+    def find(
+        self,
+        filter: Filter | None = None,
+        *,
+        source: str | None = None,
+        pattern: str | Sequence[str] | None = None,
+    ) -> list[str]:
         """Return the ids of all documents that satisfy the filter, in arbitrary order; needs no tenant.
 
         Args:
             filter: Conditions on payloads and ids; default: none.
             source: Name of the documents' source (see ``roots``); default: any.
+            pattern: Pattern of the ids, in which ``*`` stands for any characters ("guides/*"), or several patterns, of
+                which an id fits at least one; default: any id.
 
         Raises:
             FilterError: the filter is invalid.
-            ConfigurationError: the collection has no such source.
+            ConfigurationError: the collection has no such source, or ``pattern`` is invalid.
         """
+        patterns = _patterns(pattern)
         member = None if source is None else Roots(self._backend).membership(source)
         found = find_documents(self._catalog, filter)
+        if patterns is not None:
+            found = fitting(found, patterns)
         if member is None:
             return found
         member = Roots(self._backend).refreshed(member)
         return [each for each in found if member.has(each)]
+
+    def documents(
+        self,
+        filter: Filter | None = None,
+        *,
+        source: str | None = None,
+        pattern: str | Sequence[str] | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[DocumentEntry]:
+        """List documents with their titles, sources and numbers of chunks, sorted by id; needs no tenant.
+
+        The call reads the ids, which are held in memory, and the entries are read while the caller iterates. Arguments
+        and errors not listed here are those of ``find``.
+
+        Args:
+            after: Only documents whose ids are sorted after this one, such as the last id of the previous page.
+            limit: Largest number of documents; default: all.
+
+        Raises:
+            ConfigurationError: ``after`` is not a string, or ``limit`` is not a whole number of at least 1.
+        """
+        most = None if limit is None else integer(limit, "limit", 1)
+        last = None if after is None else string(after, "after")
+        found = self.find(filter, source=source, pattern=pattern)
+        ids = sorted(found if last is None else (each for each in found if each > last))
+        return islice(listed_documents(self._catalog, ids), most)
 
     def sample(self, limit: int) -> list[StoredChunk]:
         """Return at most ``limit`` chunks of committed documents, chosen by a hash of document id and chunk number.
@@ -849,6 +896,7 @@ class Collection:
     asearch_diverse = awaiting(search_diverse)
     aget = awaiting(get)
     afind = awaitable(find)
+    adocuments = streaming(documents)
     adelete = awaitable(delete, writes=_CLOSED)
     adelete_source = awaitable(delete_source, writes=_CLOSED)
 
@@ -878,6 +926,15 @@ class Collection:
 
     def _first(self, queries: Sequence[str], request: SearchRequest, phrasings: Phrasings) -> Steps[list[Hit]]:
         return (yield from self._serving.search_texts(queries, request, phrasings))[0]
+
+
+def _patterns(given: str | Sequence[str] | None) -> list[str] | None:
+    """Return the argument ``pattern`` of ``find`` as a list; None stays None."""
+    if given is None:
+        return None
+    return [
+        string(each, "pattern") for each in ([given] if isinstance(given, str) else as_list(given, "pattern", "texts"))
+    ]
 
 
 class _Closed:

@@ -21,7 +21,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from twinvec.cli.commands import add_command, add_packages, load_commands
-from twinvec.cli.configuration import file_defaults
+from twinvec.cli.configuration import file_defaults, warn_of_misspelt_variables
 from twinvec.cli.messages import print_own_messages
 from twinvec.cli.options import COLLECTIONS_PANEL, ENCODE_PANEL, TRAIN_PANEL
 from twinvec.cli.streams import prepare_streams
@@ -101,6 +101,7 @@ def main(arguments: list[str] | None = None) -> None:
     debug = _DEBUG in arguments  # at any position
     print_own_messages(debug=debug)
     replace_unknown_characters()
+    warn_of_misspelt_variables()
     try:
         given = with_address([each for each in arguments if each != _DEBUG])
         build_app(only=given[0] if given else None)(args=given, prog_name="twinvec")

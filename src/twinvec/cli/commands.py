@@ -29,6 +29,7 @@ COLLECTION_COMMANDS = (
     "backup",
     "collections",
     "delete",
+    "documents",
     "drop",
     "get",
     "info",

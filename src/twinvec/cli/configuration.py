@@ -7,6 +7,7 @@ click looks up variables and defaults (``Context.default_map``) when a command n
 
 from __future__ import annotations
 
+import os
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,15 +15,45 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from twinvec.cli.options import CONFIG_FILE, PROJECT_FILE, PROJECT_TABLE
+from twinvec.cli.terminal import complain
 from twinvec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from twinvec.cli.settings_file import Settings
 
+PREFIX = "TWINVEC_"
+
+VARIABLES = (
+    *("COLLECTION", "PATH", "URL", "MODEL", "MODE", "RERANK", "PRECISION", "CACHE"),
+    *("API_KEY", "READ_API_KEY", "LLM_KEY"),
+    *("SERVE_HOST", "SERVE_PORT", "SERVE_PRECISION", "SERVE_API_KEY_FILE", "SERVE_ALLOW_ORIGIN"),
+)
+"""The environment variables that any distribution of twinvec reads, without ``PREFIX``."""
+
+_ALIKE = 0.7  # least similarity of a misspelt variable, as a ratio of difflib
+_COMPLETING = "_TWINVEC_COMPLETE"  # a shell sets this variable to get completions
+
 _NO_COLLECTION = (
     "no collection is named. Name it in one of three ways: --collection NAME, the environment variable "
     f'TWINVEC_COLLECTION, or collection = "NAME" in {CONFIG_FILE}, which "twinvec init" writes.'
 )
+
+
+def warn_of_misspelt_variables() -> None:
+    """Print a warning for each environment variable that has no effect, and resembles one that twinvec reads.
+
+    Kubernetes and Docker give each container variables about a service named twinvec or twinvec-serve.
+    """
+    known = {f"{PREFIX}{each}" for each in VARIABLES}
+    for name, value in os.environ.items():
+        is_own = name.upper().startswith(PREFIX) and name not in known and value and _COMPLETING not in os.environ
+        if not is_own or "_SERVICE_" in name or value.startswith("tcp://"):
+            continue
+        from difflib import get_close_matches
+
+        if near := get_close_matches(name[len(PREFIX) :].upper(), VARIABLES, 2, _ALIKE):
+            meant = " or ".join(f"{PREFIX}{each}" for each in near)
+            complain(f"twinvec: the environment variable {name} has no effect; did you mean {meant}?")
 
 
 def file_defaults(group: Any) -> dict[str, Any]:
@@ -75,8 +106,21 @@ def find_settings(folder: Path) -> Settings | None:
 
 
 def _may_have_settings(path: Path) -> bool:
-    """Return whether a file exists and, if it is a pyproject.toml, may contain twinvec's table."""
+    """Return whether a file exists and, if it is a pyproject.toml, has twinvec's table."""
     try:
-        return path.is_file() and (path.name != PROJECT_FILE or PROJECT_TABLE.encode() in path.read_bytes())
+        return path.is_file() and (path.name != PROJECT_FILE or _has_table(path.read_bytes()))
     except OSError:
         return True  # the reader of the settings reports the error
+
+
+def _has_table(project: bytes) -> bool:
+    """Return whether a pyproject.toml has twinvec's table, however TOML writes it; if it is broken, whether it may."""
+    if b"twinvec" not in project:
+        return False
+    import tomllib  # slow to import
+
+    try:
+        tools = tomllib.loads(project.decode("utf-8-sig")).get("tool")
+    except ValueError:
+        return PROJECT_TABLE.encode() in project
+    return isinstance(tools, dict) and "twinvec" in tools

@@ -8,6 +8,7 @@ from typing import Any
 from twinvec.arrays import FloatArray
 from twinvec.engines.graph import Runner
 from twinvec.errors import EngineError, ModelIntegrityError
+from twinvec.interrupts import raise_of_handler
 from twinvec.support import telemetry
 from twinvec.support.extras import import_extra
 from twinvec.tokens.batching import Batch
@@ -32,6 +33,7 @@ class OnnxRunner(Runner):
             ports = (*self._session.get_inputs(), *self._session.get_overridable_initializers())
             known = {port.name for port in self._session.get_outputs()}
         except Exception as error:  # ONNX Runtime's errors have no common base class
+            raise_of_handler(error)
             raise ModelIntegrityError(f"{path}: cannot be read as an ONNX graph: {error}") from error
         if output not in known:
             raise ModelIntegrityError(f"{path}: cannot be read as an ONNX graph: it has no output {output!r}")
@@ -43,6 +45,7 @@ class OnnxRunner(Runner):
         try:
             result: FloatArray = self._session.run([self._output], {key: arrays[key] for key in self._inputs})[0]
         except Exception as error:  # ONNX Runtime's errors have no common base class
+            raise_of_handler(error)
             raise EngineError(f"engine {name}: {error}") from error
         return result
 

@@ -26,6 +26,7 @@ from twinvec.arrays import FloatArray
 from twinvec.engines.pooling import pool
 from twinvec.engines.unpadded import ComputedStates, Unpadded, without_padding
 from twinvec.errors import ConfigurationError, EngineError, ModelIntegrityError
+from twinvec.interrupts import raise_of_handler
 from twinvec.models.encoder_spec import Dense, ModelSpec
 from twinvec.support.cpu import available_cores
 from twinvec.tokens.batching import Batch
@@ -254,6 +255,7 @@ def load_backbone(folder: Path, attention: str | None = None, *, classifier: boo
                 attn_implementation=attention,
             )
     except Exception as error:  # an impossible setting can raise any error
+        raise_of_handler(error)
         raise ModelIntegrityError(f"{folder}: cannot be loaded: {type(error).__name__}: {error}") from error
     weights = folder / "model.safetensors"
     for name, found, expected in info.get("mismatched_keys", ()):

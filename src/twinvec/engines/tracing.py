@@ -29,6 +29,7 @@ from twinvec.engines.pooling import pool
 from twinvec.engines.runtimes import RuntimeName
 from twinvec.engines.torch import has_segments, load_backbone, load_head
 from twinvec.errors import EngineError
+from twinvec.interrupts import raise_of_handler
 from twinvec.models.backbone import BackboneSpec
 from twinvec.models.encoder_spec import ModelSpec
 from twinvec.support import telemetry
@@ -123,6 +124,7 @@ def _convert_onnx(module: Network | Classifier, folder: Path, path: Path) -> Non
                 graph.graph.initializer.append(default)
                 onnx.save(graph, path)
         except Exception as error:  # the tracer raises errors of many types
+            raise_of_handler(error)
             raise EngineError(f"{folder}: cannot be converted to ONNX: {error}") from error
 
 
@@ -136,6 +138,7 @@ def _convert_openvino(module: Network | Classifier, folder: Path) -> openvino.Mo
         try:
             graph = openvino.convert_model(module, example_input=example, input=shapes)
         except Exception as error:  # OpenVINO and the tracer raise errors of many types
+            raise_of_handler(error)
             raise EngineError(f"{folder}: cannot be converted for OpenVINO: {error}") from error
     for port in graph.inputs:  # the tracer has added names of its own
         port.get_tensor().set_names(port.get_names() & set(module.inputs))

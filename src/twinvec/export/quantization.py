@@ -21,6 +21,7 @@ from twinvec.engines.onnx import ERRORS_ONLY, import_onnx, import_onnxruntime
 from twinvec.engines.openvino import save_graph, shared_core
 from twinvec.engines.runtimes import RuntimeName
 from twinvec.errors import EngineError, MissingExtraError
+from twinvec.interrupts import raise_of_handler
 from twinvec.support import telemetry
 from twinvec.support.extras import import_extra
 from twinvec.support.progress import progress_bar
@@ -64,6 +65,7 @@ def quantize(runtime: RuntimeName, graph: Path, batches: Sequence[Batch], target
     except MissingExtraError:
         raise
     except Exception as error:  # NNCF raises errors of many types
+        raise_of_handler(error)
         raise EngineError(f"{graph}: cannot be quantised: {type(error).__name__}: {error}") from error
     if runtime == "openvino":
         save_graph(made, target)

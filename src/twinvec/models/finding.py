@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from twinvec.errors import ConfigurationError, ModelIntegrityError, ModelNotFoundError
+from twinvec.interrupts import raise_of_handler
 from twinvec.models.backbone import read_backbone, read_transformer_config
 from twinvec.models.encoder_spec import read_modules
 from twinvec.models.integrity import MANIFEST, check_hash, manifest_hashes, safe_relative, verify_folder, weight_files
@@ -178,6 +179,7 @@ def _download(repository: str, revision: str | None, hub: dict[str, Any], files:
             )
         )
     except Exception as error:  # the hub's client and its HTTP library raise errors of many types
+        raise_of_handler(error)
         at = f" at {revision}" if revision else ""
         reason = (
             str(error).strip().removeprefix("Got: ").splitlines()[0] if str(error).strip() else type(error).__name__

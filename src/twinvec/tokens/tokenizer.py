@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from twinvec.arrays import BoolArray
 from twinvec.errors import ModelIntegrityError, UnsupportedModelError
+from twinvec.interrupts import raise_of_handler
 from twinvec.models.integrity import optional_json, read_object
 from twinvec.support.extras import import_extra
 from twinvec.support.slicing import sliced_by_weight
@@ -251,6 +252,7 @@ def _load(folder: Path, lower_case: bool) -> Tokenizer:
         try:
             tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # tokenizers raises bare Exception
+            raise_of_handler(error)
             raise ModelIntegrityError(f"{path}: cannot be read as a tokenizer: {error}") from error
         _apply_settings(folder, tokenizer)
     else:
@@ -312,6 +314,7 @@ def _convert(folder: Path) -> Tokenizer:
     try:
         converted = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # a damaged vocabulary raises errors of many types
+        raise_of_handler(error)
         raise ModelIntegrityError(f"{folder / 'tokenizer.json'}: missing, and cannot be made: {error}") from error
     tokenizer: Tokenizer | None = getattr(converted, "backend_tokenizer", None)
     if tokenizer is None:

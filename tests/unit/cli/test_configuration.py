@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import tomllib
+from pathlib import Path
 
 import pytest
 import typer.main
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twinvec.cli import configuration
 from twinvec.cli.app import build_app
 from twinvec.cli.configuration import find_settings
 from twinvec.cli.init import _text
@@ -162,6 +165,69 @@ def test_the_table_of_a_project_is_a_table(twinvec, home):
     )
     write(home / "pyproject.toml", "tool = 3")
     assert twinvec("info").code == 2, "the file has no settings of twinvec"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[tool]\ntwinvec = {collection = "docs"}',
+        '[tool]\ntwinvec.collection = "docs"',
+        '[tool."twinvec"]\ncollection = "docs"',
+        '[ tool . twinvec ]\ncollection = "docs"',
+        'tool = {twinvec = {collection = "docs"}}',
+    ],
+)
+def test_the_table_of_a_project_may_be_written_in_any_form(home, text):
+    write(home / "pyproject.toml", text)
+    assert find_settings(home).collection == "docs"
+
+
+def test_a_project_that_only_names_twinvec_has_no_settings(home):
+    for text in (
+        '[project]\ndependencies = ["twinvec"]\n',
+        'tool = 3\nname = "twinvec"\n',
+        '[project]\ndependencies = ["twinvec"',
+        '[tool.other]\nof = "twinvec"\n',
+    ):
+        write(home / "pyproject.toml", text)
+        assert find_settings(home) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("TWINVEC_COLECTION", "TWINVEC_COLLECTION"),
+        ("TWINVEC_COLLECTION_NAME", "TWINVEC_COLLECTION"),
+        ("twinvec_path", "TWINVEC_PATH"),
+        ("TWINVEC_MODLE", "TWINVEC_MODE or TWINVEC_MODEL"),
+        ("TWINVEC_SERVER_PORT", "TWINVEC_SERVE_PORT or TWINVEC_SERVE_HOST"),
+        ("TWINVEC_API_KEYS", "TWINVEC_API_KEY or TWINVEC_READ_API_KEY"),
+    ],
+)
+def test_a_misspelt_variable_is_named(twinvec, home, monkeypatch, name, meant):
+    monkeypatch.setenv(name, "docs")
+    done = twinvec("collections")
+    assert done.code == 0
+    assert f"twinvec: the environment variable {name} has no effect; did you mean {meant}?" in done.err
+
+
+def test_other_variables_get_no_warning(twinvec, monkeypatch):
+    of_kubernetes = {"TWINVEC_SERVICE_PORT": "6380", "TWINVEC_SERVER_PORT": "tcp://10.0.0.1:6380"}
+    of_others = {"TWINVEC_DATA": "a", "TWINVEC_PORT": "1", "TWINVEC_HOME": "a", "TWINVEC_MODLE": "", "TWIN_PATH": "a"}
+    known = {f"TWINVEC_{name}": "1" for name in configuration.VARIABLES if name not in ("PATH", "URL")}
+    for name, value in (of_kubernetes | of_others | known).items():
+        monkeypatch.setenv(name, value)
+    assert "no effect" not in twinvec("collections").err
+    monkeypatch.setenv("TWINVEC_COLECTION", "docs")
+    monkeypatch.setenv("_TWINVEC_COMPLETE", "complete_bash")
+    assert "no effect" not in twinvec("collections").err, "a shell would print it in the middle of a command"
+
+
+def test_the_known_variables_are_those_that_the_code_reads():
+    root = Path(configuration.__file__).parents[3]
+    sources = [*(root / "src").rglob("*.py"), *(root / "integrations").rglob("*.py")]
+    read = {name for path in sources for name in re.findall(r'"TWINVEC_([A-Z_]*[A-Z])"', path.read_text("utf-8"))}
+    assert read == set(configuration.VARIABLES)
 
 
 def test_all_wrong_keys_are_named(twinvec, home):

@@ -32,6 +32,7 @@ async def test_twins_give_what_the_blocking_calls_give(collection, words):
     assert [hit.id for hit in await collection.asearch_diverse("tea", 1)] == ["tea"]
     assert await collection.aget(["tea"]) == collection.get(["tea"])
     assert sorted(await collection.afind()) == ["bread", "rain", "tea"]
+    assert [each async for each in collection.adocuments(limit=2)] == list(collection.documents(limit=2))
     assert await collection.adelete(["tea"]) == 1
     assert collection.find({"id": "tea"}) == []
 

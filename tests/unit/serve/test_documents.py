@@ -8,6 +8,7 @@ import tempfile
 import threading
 from contextlib import ExitStack
 from itertools import count
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -19,6 +20,7 @@ from small_disks import largest_file
 from twinvec import Document, Encoder
 from twinvec.cli.app import build_app
 from twinvec_qdrant import Collection, Empty, Failure, opening, read_source
+from twinvec_qdrant.cli.served import documents as cli_documents
 from twinvec_qdrant.settings import NEWEST_READING
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections.ingests import Ingests
@@ -399,6 +401,54 @@ def test_get_and_delete(served, docs):
     assert deleted == {"deleted": 1, "documents": ["0.md"], "missing": ["9.md"]}
     assert served.post(f"{docs}/documents/delete", json={"filter": {"even": False}}).json()["deleted"] == 2
     assert ids(served, docs) == ["2.md"]
+
+
+def test_documents_are_listed_a_page_at_a_time(served, docs):
+    served.post(f"{docs}/documents", json=documents(7))
+    pages, after = [], {}
+    while not pages or pages[-1]["next"]:
+        pages.append(served.get(f"{docs}/documents", params={"limit": 3, **after}).json())
+        after = {"after": pages[-1]["next"]}
+    assert [[each["id"] for each in page["documents"]] for page in pages] == [
+        ["0.md", "1.md", "2.md"],
+        ["3.md", "4.md", "5.md"],
+        ["6.md"],
+    ]
+    assert pages[0]["documents"][0] == {"id": "0.md", "title": "", "source": None, "chunks": 1, "complete": True}
+    full = served.get(f"{docs}/documents", params={"limit": 7}).json()
+    assert (len(full["documents"]), full["next"]) == (7, None)
+    chosen = {"filter": '{"even": true}', "pattern": ["4*", "6.md", "1.md"]}
+    assert [each["id"] for each in served.get(f"{docs}/documents", params=chosen).json()["documents"]] == [
+        "4.md",
+        "6.md",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [
+        ({"limit": 0}, "limit"),
+        ({"limit": 100_001}, "limit"),
+        ({"source": "none"}, None),
+        ({"filter": '{"even"'}, "filter"),
+        ({"filter": "[" * 20_000}, "filter"),
+        ({"filter": "[1]"}, None),
+        ({"patern": "a"}, "patern"),
+    ],
+)
+def test_a_list_with_wrong_parameters_is_refused(served, docs, given, param):
+    answer = served.get(f"{docs}/documents", params=given)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+def test_a_served_list_goes_on_where_a_page_ends(served, docs, monkeypatch):
+    monkeypatch.setattr(cli_documents, "_LISTED_AT_ONCE", 2)
+    served.post(f"{docs}/documents", json=documents(5))
+    client = SimpleNamespace(get=lambda path: served.get(path).raise_for_status().json())
+    listed = cli_documents.ServedDocuments(client, docs.rpartition("/")[2])
+    assert [each["id"] for each in listed.entries(None)] == [f"{row}.md" for row in range(5)]
+    assert [each["id"] for each in listed.entries(3, filter={"even": [True, False]})] == ["0.md", "1.md", "2.md"]
+    assert [each["id"] for each in listed.entries(2, pattern=["3*", "4.md"])] == ["3.md", "4.md"]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from twinvec.arrays import FloatArray, unit
+from twinvec.interrupts import raise_of_handler
 from twinvec.retrieval.analysis import Analyzer, different_terms
 from twinvec.retrieval.base import SpaceEncoder, unknown_texts
 from twinvec.retrieval.bm25 import SparseVector, document_vector, query_vector
@@ -66,6 +67,8 @@ def is_due(description: Description, chunks: int) -> bool:
 def try_to_calibrate(backend: Backend, encoder: Callable[[], SpaceEncoder], *, only_if_due: bool = False) -> None:
     """Measure a collection and store the calibration; log an error of any kind instead of raising it.
 
+    The exception of a signal handler, such as a task queue's time limit, is raised.
+
     A collection that is too small keeps its calibration, unless it was measured for another language. A collection of
     an older version keeps its calibration too, until ``reindex`` or ``migrate`` renews it. One write records the new
     calibration, so a kill or an error leaves the last calibration.
@@ -79,6 +82,7 @@ def try_to_calibrate(backend: Backend, encoder: Callable[[], SpaceEncoder], *, o
                 if stored_description(backend).vector == now.vector:  # if not, the collection was migrated meanwhile
                     backend.write_metadata({"calibration": _as_stored(found)})
     except Exception as error:  # an encoder may raise any error; the caller's own work is already done
+        raise_of_handler(error)
         # Python's pools of threads raise this error while the process ends
         is_ending = isinstance(error, RuntimeError) and "shutdown" in str(error)
         reason = _ENDING if is_ending else error

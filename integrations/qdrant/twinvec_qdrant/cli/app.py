@@ -11,6 +11,7 @@ _COMMANDS = (
     ("ingest", COLLECTIONS_PANEL, "ingest:ingest_command"),
     ("update", COLLECTIONS_PANEL, "update:update_command"),
     ("search", COLLECTIONS_PANEL, "search:search_command"),
+    ("documents", COLLECTIONS_PANEL, "documents:documents_command"),
     ("show", COLLECTIONS_PANEL, "documents:show_command"),
     ("get", COLLECTIONS_PANEL, "documents:get_command"),
     ("delete", COLLECTIONS_PANEL, "documents:delete_command"),

@@ -1,20 +1,77 @@
-"""The commands ``twinvec get``, ``twinvec show`` and ``twinvec delete``: documents by their ids."""
+"""The commands ``twinvec documents``, ``twinvec get``, ``twinvec show`` and ``twinvec delete``."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
 from twinvec.cli.options import WAIT_SECONDS, AsJson, CollectionName, GrpcPort, StorePath, StoreUrl, Wait
-from twinvec.cli.terminal import complain, show_json
+from twinvec.cli.terminal import complain, show, show_json, table, tell
 from twinvec_qdrant.cli.filters import parse_filter_options
 from twinvec_qdrant.cli.options import AnyCollection, CollectionPlace, FilterOption, check_confirmed
 from twinvec_qdrant.cli.served.documents import documents_of, nearest_hint
 
 _SHOWN = 10
+_ROWS = 1000  # rows of a table, which is laid out as a whole
+
+
+def documents_command(
+    collection: CollectionName,
+    patterns: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PATTERN", help="List only ids that fit; * stands for any characters, as in 'guides/*'."
+        ),
+    ] = None,
+    path: StorePath = None,
+    url: StoreUrl = None,
+    where: FilterOption = None,
+    source: Annotated[
+        str | None, typer.Option("--source", metavar="NAME", help="List only the documents of this source.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Largest number of documents to list. Default: all.", show_default=False)
+    ] = None,
+    wait: Wait = WAIT_SECONDS,
+    grpc_port: GrpcPort = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the documents of a collection, sorted by id.
+
+    With --json, each document is an object in a line of its own.
+
+    \b
+    twinvec documents --collection docs
+    twinvec documents 'guides/*' --collection docs --filter lang=de --json
+    """
+    given = {"filter": parse_filter_options(where or ()) or None, "source": source, "pattern": patterns or None}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    with documents_of(CollectionPlace(collection, path, url, wait, grpc_port)) as documents:
+        entries = documents.entries(limit, **chosen)
+        if as_json:
+            for each in entries:
+                show_json(each)
+        elif not _show_entries(entries):
+            tell("no documents with these options" if chosen else f"no documents in {collection}")
+
+
+def _show_entries(entries: Iterator[Mapping[str, Any]]) -> int:
+    """Print tables of at most ``_ROWS`` documents, and return the number of all documents."""
+    from twinvec_qdrant.cli.results.hits import copyable, printable
+
+    shown = 0
+    while page := list(islice(entries, _ROWS)):
+        lines = table("Documents", "id", "title", "source", "chunks", numbers=("chunks",))
+        for each in page:
+            chunks = f"{each['chunks']:,}" if each["complete"] else "incomplete"
+            lines.add_row(copyable(each["id"]), printable(each["title"]), each["source"] or "", chunks)
+        show(lines)
+        shown += len(page)
+    return shown
 
 
 def get_command(

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from twinvec.errors import DocumentError
+from twinvec.interrupts import raise_of_handler
 from twinvec.retrieval.documents import is_deeper, parse_json
 
 MAX_BYTES = 64 * 1024
@@ -59,6 +60,7 @@ def split_front_matter(
         as_json = _as_iso if newest else _as_json
         values = _toml_values(block, as_json) if is_toml else _yaml_values(block, as_json, keys_as_written=newest)
     except Exception as error:  # bad values make YAML's constructors raise AttributeError, OverflowError and others
+        raise_of_handler(error)
         if tell is not None and text.split("\n", 2)[1].strip():
             first = text.count("\n", 0, text.index(block)) + 1
             tell(_toml_reason(error, first) if is_toml else _yaml_reason(error, first, block))
@@ -169,7 +171,8 @@ def _place_of_bad_value(block: str) -> Any:
         for _, value in node.value if isinstance(node, yaml.MappingNode) else ():
             try:
                 loader.construct_object(value, deep=True)
-            except Exception:  # YAML's constructors raise many kinds of errors
+            except Exception as error:  # YAML's constructors raise many kinds of errors
+                raise_of_handler(error)
                 return value.start_mark
     finally:
         loader.dispose()

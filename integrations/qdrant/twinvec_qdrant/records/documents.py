@@ -1,14 +1,17 @@
-"""Read from a collection: documents by their ids, ids of documents by a filter, and a sample of chunks."""
+"""Read from a collection: documents by their ids, ids of documents by a filter, their list, and a sample of chunks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from heapq import nsmallest
 
 from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter, parse_filter
 from twinvec_qdrant.records.commits import Catalog
+from twinvec_qdrant.records.roots import Roots
 from twinvec_qdrant.records.schema import (
     CHUNKS,
     RECORDS,
@@ -21,11 +24,13 @@ from twinvec_qdrant.records.schema import (
     record_id,
     user_payload,
 )
+from twinvec_qdrant.stored_roots import owner
 from twinvec_qdrant.stores.base import Backend
 from twinvec_qdrant.stores.points import Point, pages
 from twinvec_qdrant.stores.steps import Steps
 
 _PAGE = 512
+_SPECIAL = re.compile(r"[?[]")  # characters that are special for fnmatch, besides *
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,25 @@ class StoredChunk:
     heading: str
     text: str
     embedded: str
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentEntry:
+    """A document in the list of a collection's documents.
+
+    Attributes:
+        id: Its id.
+        title: Its title; may be empty.
+        source: Name of its source; None in a collection without sources.
+        chunks: Number of its chunks; 0 for a document without text.
+        complete: False if a repair has found that chunks are missing, which the document's next ingest writes again.
+    """
+
+    id: str
+    title: str
+    source: str | None
+    chunks: int
+    complete: bool
 
 
 def stored_documents(backend: Backend, ids: Sequence[str]) -> Steps[list[Document]]:
@@ -108,3 +132,28 @@ def find_documents(catalog: Catalog, filter: Filter | None) -> list[str]:
                 if not there.isdisjoint(record.chunks or (record_id(source),)):
                     found[source] = None
     return list(found)
+
+
+def fitting(ids: Iterable[str], patterns: Iterable[str]) -> list[str]:
+    """Return the ids that fit at least one pattern; in a pattern, * stands for any characters."""
+    given = set(patterns)
+    wild = [_SPECIAL.sub(r"[\g<0>]", each) for each in given if "*" in each]
+    return [each for each in ids if each in given or any(fnmatchcase(each, pattern) for pattern in wild)]
+
+
+def listed_documents(catalog: Catalog, ids: Iterable[str]) -> Iterator[DocumentEntry]:
+    """Yield the entries of the documents with these ids, in this order; leave out documents removed meanwhile.
+
+    The ids are listed before the call, so that the source of each document is known: a source is added before its
+    documents are stored.
+    """
+    roots = Roots(catalog.backend).all()
+    for page in pages(ids, _PAGE):
+        records = catalog.records(page)
+        first = [record.chunks[0] for record in records.values() if record.chunks]
+        points = chunks_of(catalog.backend.retrieve(first, ["kind", "source", "title"]))
+        titles = {point.payload["source"]: point.payload.get("title") or "" for point in points.values()}
+        for record in (records[each] for each in page if each in records):
+            root, source = owner(roots, record.source), record.source
+            name = None if root is None else root.name
+            yield DocumentEntry(source, titles.get(source, ""), name, len(record.chunks), bool(record.version))

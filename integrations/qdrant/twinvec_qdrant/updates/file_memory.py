@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from twinvec.interrupts import raise_of_handler
 from twinvec.retrieval.documents import Document
 from twinvec_qdrant.ingest.reading.results import Empty, Failure, Read, WithResults
 from twinvec_qdrant.ingest.reading.root import Reading, Root
@@ -158,6 +159,7 @@ class RememberingRoot(Root):
 def _state(path: Path) -> _State | None:
     try:
         found = path.stat()
-    except OSError:
+    except OSError as error:
+        raise_of_handler(error)
         return None
     return _State(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from twinvec.errors import ConfigurationError, DocumentError, TwinvecError
+from twinvec.interrupts import raise_of_handler
 from twinvec.support.checks import check_flags, check_methods, check_settings
 from twinvec_qdrant.ingest.reading.root import Root
 from twinvec_qdrant.ingest.registration import root_at
@@ -112,6 +113,7 @@ def update_collection(
         except TwinvecError:
             raise
         except Exception as error:  # a failed source must not stop the update of the others, or a watch
+            raise_of_handler(error)
             logger.debug("%s: the ingest failed", stored.name, exc_info=True)
             report.missing.append((stored.name, f"unexpected {type(error).__name__}: {error}"))
             report.unexpected.append(stored.name)

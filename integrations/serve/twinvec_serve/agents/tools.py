@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from fnmatch import fnmatchcase
 from functools import wraps
 from itertools import islice
 from typing import Annotated, Any, ParamSpec, TypeVar
@@ -42,7 +40,6 @@ _MOST_KEYS = 50
 _TITLE_CHARS = 300
 _ID_CHARS = 300  # longer ids count as text
 _SUGGESTIONS = 5
-_WILD = re.compile(r"[?[]")  # characters that are special for fnmatch, besides *
 
 _FILTERED = (
     "Nothing was found with this filter. "
@@ -303,9 +300,8 @@ class Tools:
 
 async def _add_fitting(found: Documents, opened: Collection, pattern: str, max_chars: int) -> None:
     """Add the documents of a collection whose ids fit a pattern."""
-    escaped = _WILD.sub(r"[\g<0>]", pattern)
     left = max_chars - sum(map(_size, found.documents))
-    for fitting in sorted(each for each in await opened.afind(None) if fnmatchcase(each, escaped)):
+    for fitting in sorted(await opened.afind(pattern=pattern)):
         if left <= 0 or len(found.documents) >= _MOST_DOCUMENTS:
             found.left_out_count += 1
             if len(found.left_out) < _MOST_IDS and sum(map(len, found.left_out)) + len(fitting) <= MAX_CHARS:

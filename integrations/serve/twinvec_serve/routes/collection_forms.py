@@ -428,6 +428,26 @@ class StoredDocuments(BaseModel):
     )
 
 
+class DocumentInList(BaseModel):
+    """A document in the list of a collection's documents, as ``twinvec documents --json`` prints it."""
+
+    id: str = Field(description="Its id.")
+    title: str = Field(description="Its title; may be empty.")
+    source: str | None = Field(description="Name of its source; null in a collection without sources.")
+    chunks: int = Field(description="Number of its chunks; 0 for a document without text.")
+    complete: bool = Field(
+        description="False if a repair has found that chunks are missing, which the document's next ingest writes "
+        "again."
+    )
+
+
+class DocumentList(BaseModel):
+    """A page of the list of a collection's documents."""
+
+    documents: list[DocumentInList] = Field(description="The documents, sorted by id.")
+    next: str | None = Field(description="The value of after for the next page; null on the last page.")
+
+
 class Deletion(BaseModel):
     """Documents to delete: by their ids, by a filter, or all of a source."""
 

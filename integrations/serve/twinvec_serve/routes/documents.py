@@ -1,4 +1,4 @@
-"""The routes of a collection's documents: ingest, get, delete.
+"""The routes of a collection's documents: ingest, list, get, delete.
 
 An ingest is answered when it has committed. A collection has one ingest at a time. Other ingests wait; if too many
 wait, the answer is 429. If the client goes away after it has sent all documents, the ingest goes on. If the client goes
@@ -7,6 +7,7 @@ away or falls silent earlier, the ingest ends, and the committed documents stay.
 
 from __future__ import annotations
 
+import json
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -16,7 +17,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from twinvec.errors import CollectionNotFoundError
 from twinvec.support.checks import shown
-from twinvec_qdrant import delete_documents, stored_documents
+from twinvec_qdrant import Collection, delete_documents, stored_documents
 from twinvec_serve.errors import RequestError
 from twinvec_serve.json_texts import JsonRoute
 from twinvec_serve.own_commands import is_own_command
@@ -27,6 +28,7 @@ from twinvec_serve.routes.collection_forms import (
     SILENT,
     Deleted,
     Deletion,
+    DocumentList,
     Ids,
     Report,
     StoredDocument,
@@ -63,6 +65,20 @@ class Options:
     ] = None
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Which documents to list."""
+
+    source: Annotated[str | None, Query(description="Name of the documents' source; default: any.")] = None
+    filter: Annotated[str | None, Query(description='Conditions on payloads, as JSON: {"lang": "en"}.')] = None
+    pattern: Annotated[
+        list[str] | None,
+        Query(description="Pattern that the ids fit; * stands for any characters. Repeat for further patterns."),
+    ] = None
+    after: Annotated[str | None, Query(description="The next of the previous page.")] = None
+    limit: Annotated[int, Query(ge=1, le=100_000, description="Largest number of documents on the page.")] = 1000
+
+
 @router.post(
     "/{name}/documents",
     dependencies=[Depends(writes)],
@@ -91,6 +107,15 @@ async def ingest(name: str, options: Annotated[Options, Depends()], request: Req
         raise
     begun.done.add_done_callback(lambda _: shared.collections.ingests.start(stack.aclose()))
     return await work_answer(begun, request, shared, ended)
+
+
+@router.get(
+    "/{name}/documents", dependencies=[Depends(reads)], response_model=DocumentList, summary="List the documents"
+)
+async def list_all(name: str, chosen: Annotated[Listing, Depends()], shared: Served) -> Response:
+    """List the documents of a collection, a page at a time, sorted by id."""
+    opened = await shared.collections.open(name)
+    return await shared.collections.call(opened, _page, chosen)
 
 
 @router.post(
@@ -145,3 +170,18 @@ async def delete(name: str, wanted: Deletion, shared: Served) -> Response:
     opened = await shared.collections.open(name)
     work = partial(delete_documents, opened, wanted.ids, wanted.filter, wanted.source, dry_run=wanted.dry_run)
     return json_answer(await shared.collections.ingests.write(opened, work))
+
+
+def _page(opened: Collection, chosen: Listing) -> Response:
+    try:
+        conditions = None if chosen.filter is None else json.loads(chosen.filter)
+    except (ValueError, RecursionError) as error:
+        raise RequestError(f"filter is not JSON: {error}", param="filter", code="invalid_request") from None
+    given = {
+        **asdict(chosen),
+        "filter": conditions,
+        "limit": chosen.limit + 1,
+    }  # one more shows that there is a next page
+    entries = [asdict(each) for each in opened.documents(**given)]
+    page = entries[: chosen.limit]
+    return json_answer({"documents": page, "next": page[-1]["id"] if len(entries) > len(page) else None})

@@ -20,6 +20,7 @@ from tempfile import NamedTemporaryFile
 from typing import IO, Any, Literal
 
 from twinvec.errors import ConfigurationError, DocumentError, InputError
+from twinvec.interrupts import raise_of_handler
 from twinvec.support.atomic import put_in_place
 from twinvec.support.extras import import_extra
 from twinvec.support.lines import limited_lines, long_fields, parse_object
@@ -59,6 +60,7 @@ def open_table(path: Path, cache: Path) -> Any:
     except DocumentError:
         raise
     except Exception as error:  # the library passes on errors of arrow, pandas and the decoder
+        raise_of_handler(error)
         raise unreadable(path, error) from error
 
 

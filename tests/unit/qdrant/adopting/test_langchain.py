@@ -35,6 +35,8 @@ def test_adopted_without_encoding_and_read_by_both(theirs, words):
         assert (info["points"], info["sources"], info["model"]) == (50, 50, words.name)
         assert info["layout"]["name"] == "langchain"
         assert collection.verify().sound
+        assert [each.id for each in collection.documents()] == sorted(ids)
+        assert {(each.source, each.chunks, each.complete) for each in collection.documents()} == {(None, 1, True)}
     with theirs.opened(encoder=words) as collection:
         for mode in ("dense", "sparse", "hybrid"):
             (best, *_) = collection.search("note 13 about topic 6", 3, mode)

@@ -73,6 +73,36 @@ def test_a_folder_again_and_again(twinvec, folder, place, tiny):
     assert (info["points"], info["sources"], info["model"]) == (2, 2, str(tiny[1]))
 
 
+def test_documents_are_listed(twinvec, folder, place, tiny, monkeypatch):
+    twinvec("ingest", folder, *place, *tiny)
+    (folder / "plan.md").write_text("---\ntitle: The plan\n---\n\nNext year.\n")
+    twinvec("ingest", folder / "plan.md", *place, "--source", "plans")
+    listed = twinvec("documents", *place, "--json")
+    assert list(map(json.loads, listed.out.splitlines())) == [
+        {"id": "bikes/chain.txt", "title": "", "source": "notes", "chunks": 1, "complete": True},
+        {"id": "plans:plan.md", "title": "The plan", "source": "plans", "chunks": 1, "complete": True},
+        {"id": "tax.txt", "title": "", "source": "notes", "chunks": 1, "complete": True},
+        {"id": "tea.md", "title": "", "source": "notes", "chunks": 2, "complete": True},
+    ]
+    shown = twinvec("documents", *place, "t*", "plans:plan.md", "--limit", "2")
+    assert [line.split() for line in shown.out.splitlines() if "." in line] == [
+        ["plans:plan.md", "The", "plan", "plans", "1"],
+        ["tax.txt", "notes", "1"],
+    ]
+    monkeypatch.setattr("twinvec_qdrant.cli.documents._ROWS", 3)
+    shown = twinvec("documents", *place).out
+    assert (shown.count("chunks"), shown.count(".md")) == (2, 2)
+    for chosen in (("x*",), ("--filter", "lang=de")):
+        assert "no documents with these options" in twinvec("documents", *place, *chosen).out
+    unknown = twinvec("documents", *place, "--source", "note")
+    assert unknown.code == 1
+    assert "its sources are 'notes', 'plans'" in unknown.err
+    with Collection.open("notes", place[-1]) as opened:
+        opened.delete(opened.find())
+    assert twinvec("documents", *place).out == "no documents in notes\n"
+    assert twinvec("documents", *place, "--json").out == ""
+
+
 def test_models_compute_in_the_given_precision(twinvec, folder, place, tiny, tiny_model, tmp_path, monkeypatch):
     load, loaded = encoder.load_engine, []
 

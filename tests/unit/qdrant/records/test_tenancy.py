@@ -56,6 +56,11 @@ def test_a_search_finds_the_documents_of_its_tenant(shared, words):
                 search(filter=nobody)
 
 
+def test_documents_are_listed_without_a_tenant_or_by_tenant(shared):
+    assert [each.id for each in shared.documents()] == ["a1", "a2", "b1"]
+    assert [each.id for each in shared.documents({"tenant": "bolt"})] == ["b1"]
+
+
 @pytest.mark.parametrize("tenant_key", ["tenant", None])
 def test_a_correction_shows_no_word_of_another_tenant(place, words, tenant_key):
     notes = [*NOTES, {"id": "b2", "text": "the merger with Zyntrafex", "tenant": "bolt"}]

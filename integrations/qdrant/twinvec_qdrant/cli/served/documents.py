@@ -1,10 +1,13 @@
-"""Get and delete documents for the commands, in a collection that they open, or through the serving process."""
+"""List, get and delete documents for the commands, in a collection that they open, or through the serving process."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from twinvec_qdrant.asking import delete_documents, stored_documents
 from twinvec_qdrant.cli.options import CollectionPlace
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from twinvec_qdrant.collection import Collection
 
 _IDS_AT_ONCE = 500  # ids in one request
+_LISTED_AT_ONCE = 100_000  # documents of one answer; for each answer, the server reads the ids of all documents
 
 
 class OwnDocuments:
@@ -23,6 +27,10 @@ class OwnDocuments:
 
     def __init__(self, opened: Collection) -> None:
         self._opened = opened
+
+    def entries(self, limit: int | None, **chosen: Any) -> Iterator[dict[str, Any]]:
+        """Yield the entries of ``Collection.documents`` as JSON; ``chosen`` are its arguments that are not None."""
+        return map(asdict, self._opened.documents(limit=limit, **chosen))
 
     def get(self, ids: Sequence[str], *, nearest: bool = True) -> dict[str, Any]:
         """Return the result of ``asking.stored_documents``, with the collection's ``roots`` as fields."""
@@ -40,6 +48,18 @@ class ServedDocuments:
     def __init__(self, client: ServerClient, name: str) -> None:
         self._client = client
         self._path = collection_path(name, "/documents")
+
+    def entries(self, limit: int | None, **chosen: Any) -> Iterator[dict[str, Any]]:
+        if "filter" in chosen:
+            chosen["filter"] = json.dumps(chosen["filter"])
+        while limit is None or limit > 0:
+            most = min(limit or _LISTED_AT_ONCE, _LISTED_AT_ONCE)
+            found = self._client.get(f"{self._path}?{urlencode({**chosen, 'limit': most}, doseq=True)}")
+            yield from found["documents"]
+            if found["next"] is None:
+                return
+            chosen["after"] = found["next"]
+            limit = None if limit is None else limit - most
 
     def get(self, ids: Sequence[str], *, nearest: bool = True) -> dict[str, Any]:
         asked = [{"ids": each, "nearest": nearest} for each in _slices(ids)]

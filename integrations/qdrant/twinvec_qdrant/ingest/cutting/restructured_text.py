@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from twinvec.interrupts import raise_of_handler
 from twinvec_qdrant.ingest.cutting.sections import Heading, Section, sections_below
 
 _ROLE = re.compile(r":[\w.+:-]+:`[!~]?([^`<]*)(?:<[^`]*>)?`")  # docutils does not know Sphinx' roles
@@ -29,7 +30,8 @@ def restructured_text_sections(text: str, title: list[str]) -> list[Section]:
     """Return the sections of a text whose lines end in \\n; a text that docutils cannot parse is one section."""
     try:
         headings = list(_headings(text))
-    except Exception:  # docutils raises errors of many types for texts that nobody wrote by hand
+    except Exception as error:  # docutils raises errors of many types for texts that nobody wrote by hand
+        raise_of_handler(error)
         headings = []
     return sections_below(headings, title, 0, text.count("\n") + 1)
 

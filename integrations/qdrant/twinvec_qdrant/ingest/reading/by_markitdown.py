@@ -15,6 +15,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from twinvec.errors import MissingExtraError
+from twinvec.interrupts import raise_of_handler
 from twinvec.support import telemetry
 from twinvec.support.extras import import_extra
 
@@ -56,6 +57,7 @@ def by_markitdown(data: bytes, suffix: str, version: int) -> str:
         info = package.StreamInfo(extension=suffix, charset=encoding if suffix in _DECODED else None)
         return _without_trailing_blanks(_converter(suffix, version).convert(BytesIO(data), info, **options).markdown)
     except Exception as error:
+        raise_of_handler(first_reason(error))
         if isinstance(first_reason(error), package.MissingDependencyException):
             raise MissingExtraError("markitdown", "documents", _PURPOSE.format(suffix), "twinvec-qdrant") from error
         raise

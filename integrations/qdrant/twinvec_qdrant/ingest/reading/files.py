@@ -22,6 +22,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeVar
 
 from twinvec.errors import DocumentError, TwinvecError
+from twinvec.interrupts import raise_of_handler
 from twinvec.retrieval.documents import Document, as_document
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.front_matter import split_front_matter
@@ -153,6 +154,7 @@ def _or_failure(identity: str, suffix: str, work: Callable[[], T]) -> T | Failur
     try:
         return work()
     except OSError as error:
+        raise_of_handler(error)
         return Failure(printable(identity), f"cannot be read: {error.strerror or error}")
     except Exception as error:  # parsers of damaged files raise many types, and one file does not stop the others
         reason = reason_of(error, printable(identity))

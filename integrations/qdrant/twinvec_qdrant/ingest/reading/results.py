@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from twinvec.errors import TwinvecError
+from twinvec.interrupts import raise_of_handler
 from twinvec.retrieval.documents import Document
 
 NO_TEXT = "holds no text"
@@ -96,7 +97,12 @@ def hiding(source: str, reason: str, below: str) -> Failure:
 
 
 def unreadable(name: str, error: OSError, below: str) -> Failure:
-    """Return the failure to read a file of records; it may hide all documents whose ids begin with ``below``."""
+    """Return the failure to read a file of records; it may hide all documents whose ids begin with ``below``.
+
+    Raises:
+        BaseException: see ``reason_of``.
+    """
+    raise_of_handler(error)
     return hiding(printable(name), f"cannot be read: {error.strerror or error}", below)
 
 
@@ -110,7 +116,9 @@ def reason_of(error: Exception, source: str) -> str:
 
     Raises:
         MemoryError: the error is a ``MemoryError``, which says nothing about the document.
+        BaseException: the exception of a signal handler that is, or has caused, the error.
     """
+    raise_of_handler(error)
     if isinstance(error, TwinvecError):
         return str(error)
     if isinstance(error, MemoryError):

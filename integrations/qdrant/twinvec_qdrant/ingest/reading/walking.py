@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from twinvec.interrupts import raise_of_handler
 from twinvec_qdrant.ingest.reading.patterns import GITIGNORE, Ignored, Selection, is_hidden, is_ignored, read_gitignore
 from twinvec_qdrant.ingest.reading.results import Failure, hiding, printable
 
@@ -75,6 +76,7 @@ class Walk:
             try:
                 left += reversed(self._entries(entry))
             except OSError as error:
+                raise_of_handler(error)
                 wrong = f"folder cannot be listed: {error.strerror}"
                 yield hiding(printable(entry.place) or ".", wrong, entry.place)
 
@@ -86,7 +88,8 @@ class Walk:
             try:
                 below = self._entries(folder)
                 is_empty = not below and not os.listdir(folder.path)
-            except OSError:  # ``files`` yields the failure
+            except OSError as error:  # ``files`` yields the failure
+                raise_of_handler(error)
                 continue
             left += [each for each in below if each.is_folder]
             if is_empty and folder.place:

@@ -18,6 +18,7 @@ from typing import Any
 import qdrant_edge as edge
 
 from twinvec.errors import StoreCorruptError, StoreError, StoreUnavailableError, TwinvecError
+from twinvec.interrupts import raise_of_handler
 from twinvec.support.atomic import is_disk_full
 from twinvec.support.cpu import interpreter_ends
 from twinvec_qdrant.stores.base import CollectionGoneError, Damage, closed_error
@@ -479,14 +480,16 @@ def engine_errors(location: str, action: str, otherwise: type[StoreError] = Stor
     """Raise the engine's exceptions and panics as twinvec's errors, which say that the engine could not ``action``.
 
     An ``OSError``, a full disk and too many open files become a ``StoreUnavailableError``, all others ``otherwise``.
-    An exception that a signal handler has raised meanwhile, such as that of a task queue's time limit, stays as it is.
+    An exception that a signal handler or another thread has raised meanwhile, such as that of a task queue's time
+    limit, stays as it is.
     """
     try:
         yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, TwinvecError):
         raise
     except BaseException as error:  # a panic of the engine is not an Exception
-        if _is_of_handler(error):
+        raise_of_handler(error)
+        if not _can_be_of_engine(error):
             raise
         if isinstance(error, OSError):
             raise StoreUnavailableError(f"{location}: could not {action}: {error.strerror or error}") from error
@@ -495,14 +498,14 @@ def engine_errors(location: str, action: str, otherwise: type[StoreError] = Stor
         raise kind(f"{location}: the engine could not {action}: {error}{remedy}") from error
 
 
-def _is_of_handler(error: BaseException) -> bool:
-    """Return whether a signal handler must have raised an error, because the engine raises no error of this class.
+def _can_be_of_engine(error: BaseException) -> bool:
+    """Return whether the engine raises errors of this class; another thread can raise any error in this one.
 
     The engine raises ``Exception`` itself, more special classes of Python, and panics. A ``TimeoutError`` of the file
     system has an ``errno``.
     """
     if isinstance(error, TimeoutError):
-        return error.errno is None
+        return error.errno is not None
     nearest = next(each for each in type(error).__mro__ if each.__module__ == "builtins")
     is_own_class = nearest in (Exception, BaseException) and type(error) is not nearest
-    return is_own_class and type(error).__module__ != "pyo3_runtime"
+    return not is_own_class or type(error).__module__ == "pyo3_runtime"

@@ -26,6 +26,7 @@ from twinvec.errors import (
     StoreLimitError,
     StoreUnavailableError,
 )
+from twinvec.interrupts import of_handler
 from twinvec_qdrant.stores.base import UnindexedError
 
 BUSY = frozenset({408, 429, 500, 502, 503, 504})
@@ -182,7 +183,9 @@ def _details(error: Any) -> str:
 
 
 def is_temporary(error: BaseException) -> bool:
-    """Return whether the same request may succeed later."""
+    """Return whether the same request may succeed later; the exception of a signal handler is not temporary."""
+    if of_handler(error) is not None:
+        return False
     answered = refusal(error)
     if answered is not None:
         return answered.status in BUSY and not answered.too_large and _protocol_words(error) is None

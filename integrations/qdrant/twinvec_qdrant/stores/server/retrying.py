@@ -20,6 +20,7 @@ from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 from qdrant_client.local.qdrant_local import QdrantLocal
 
 from twinvec.errors import StoreError, TwinvecError
+from twinvec.interrupts import raise_of_handler
 from twinvec_qdrant.stores.base import closed_error
 from twinvec_qdrant.stores.server.clients import observe, options_for, time_limit
 from twinvec_qdrant.stores.server.errors import (
@@ -96,6 +97,7 @@ class Requests:
             with self._turn, time_limit(longest_try("info", self.wait_seconds)):
                 major, minor = map(int, self.client.info().version.split(".")[:2])
         except Exception as error:
+            raise_of_handler(error)
             logger.debug("%s: the server does not say its version: %s", self.location, reason(error))
             return
         if (major, minor) < least:
@@ -129,6 +131,7 @@ class Requests:
         except TwinvecError:
             raise
         except Exception as error:
+            raise_of_handler(error)
             raise store_error(error, self.location, what) from None if unsendable(error) else error
 
     def announce(self, state: tenacity.RetryCallState) -> None:

@@ -12,6 +12,7 @@ from email.message import EmailMessage, MIMEPart
 from functools import cached_property
 from typing import NamedTuple
 
+from twinvec.interrupts import raise_of_handler
 from twinvec_qdrant.ingest.reading.decoding import check_not_binary, decode, decode_as_stated, without_escapes
 from twinvec_qdrant.ingest.reading.letters.invitations import events_text
 
@@ -55,6 +56,7 @@ class _Part:
         except (MemoryError, RecursionError):
             raise
         except Exception as error:  # the parser raises many types for odd parts, and one part does not hide the others
+            raise_of_handler(error)
             self.error = error
             return []
 
@@ -80,7 +82,8 @@ def header(message: EmailMessage, name: str) -> str:
     """Return a header in one line; "" if it is missing or cannot be parsed."""
     try:
         text = str(message.get(name) or "")
-    except Exception:  # the parser raises many types for odd letters
+    except Exception as error:  # the parser raises many types for odd letters
+        raise_of_handler(error)
         return ""
     return " ".join(text.split()).encode("utf-8", "replace").decode()
 

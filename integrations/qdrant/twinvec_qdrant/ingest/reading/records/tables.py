@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from twinvec.errors import DocumentError
+from twinvec.interrupts import raise_of_handler
 from twinvec.retrieval.documents import Document, as_document
 from twinvec.support.lines import long_fields
 from twinvec_qdrant.ingest.reading.decoding import Encoding, find_encoding
@@ -118,6 +119,7 @@ def read_table(
     except OSError as error:
         yield Read(unreadable(name, error, prefix), 0)
     except Exception as error:  # the file may have changed since its layout was read
+        raise_of_handler(error)
         reason = str(error) if isinstance(error, (csv.Error, ValueError)) else reason_of(error, printable(name))
         yield Read(hiding(printable(name), CHANGED if _has_changed(path, before) else reason, prefix), 0)
 
