@@ -42,7 +42,7 @@ def test_head_is_answered_as_get_without_its_body(path):
     app.state.services.models.loaded_at = 1
     asked, whole = client.head(path), client.get(path)
     assert (asked.status_code, asked.content) == (whole.status_code, b"")
-    assert asked.headers == whole.headers
+    assert {**asked.headers, "x-request-id": ""} == {**whole.headers, "x-request-id": ""}
     assert "head" not in str(client.get("/openapi.json").json()["paths"].get(path, {}))
 
 
@@ -86,6 +86,20 @@ def test_requests_are_counted_by_their_route_and_never_by_their_path():
     assert found["twinvec_request_seconds_count", "/v1/things/{name}"] == 2
     assert found["process_resident_memory_bytes",] > 0
     assert "secret" not in text
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [({"X-Request-Id": "4f1a-9"}, True), ({}, False), ({"X-Request-Id": "two words"}, False)],
+)
+def test_an_answer_has_the_id_of_its_request(given, kept):
+    client = TestClient(create_app())
+    ids = [client.get(path, headers=given).headers["x-request-id"] for path in ("/healthz", "/none")]
+    if kept:
+        assert ids == ["4f1a-9", "4f1a-9"]
+    else:
+        assert ids[0] != ids[1]
+        assert all(re.fullmatch("[0-9a-f]{32}", each) for each in ids)
 
 
 def test_the_description_has_the_errors_and_keys_that_there_are():
