@@ -193,7 +193,7 @@ def serve_command(
             stop_seconds=stop_seconds,
         )
         tell_ready = partial(_tell_ready, settings=settings, log_format=log_format, as_json=as_json)
-        run(settings, ready=tell_ready, stopping=_tell_stopping)
+        run(settings, ready=tell_ready, stopping=_tell_stopping, key_file=api_key_file)
 
 
 def mcp_command(

@@ -112,7 +112,7 @@ def test_an_expired_certificate_is_said_at_the_start(tmp_path, caplog, days):
     read = "openssl x509 -in dated.pem -noout -enddate -dateopt iso_8601"
     dated = subprocess.run(read.split(), cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     day = dated.removeprefix("notAfter=").split()[0]
-    said = f"{tmp_path / 'chain.pem'} expired on {day}: clients refuse it; renew it and start the server again"
+    said = f"{tmp_path / 'chain.pem'} expired on {day}: clients refuse it; renew it"
     assert [each.message for each in caplog.records] == ([f"the certificate {said}"] if days < 0 else [])
 
 

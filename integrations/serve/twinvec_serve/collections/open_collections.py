@@ -101,10 +101,13 @@ class OpenCollections:
         await self.run(remove_leftovers)
         settings = self._settings
         if settings.url is None and settings.address is not None:
-            certificate = None
-            if settings.tls_cert is not None:  # only comments may have other characters, which are left out
-                certificate = settings.tls_cert.read_text(encoding="ascii", errors="ignore")
-            self._announcement = Announcement(settings.path or DEFAULT_PATH, settings.address, certificate)
+            place = settings.path or DEFAULT_PATH
+            self._announcement = Announcement(place, settings.address, _certificate(settings))
+
+    async def announce_certificate(self) -> None:
+        """Write the certificate, which has changed, into the store's folder, where twinvec's commands find it."""
+        if self._announcement is not None:
+            await self.run(lambda announced: announced.certify(_certificate(self._settings)), self._announcement)
 
     def stop_in(self, seconds: float) -> None:
         """End the writes that are still under way after this number of seconds; committed documents stay."""
@@ -403,6 +406,12 @@ class OpenCollections:
     def _drop_lock(self, name: str) -> asyncio.Lock:
         """Return the lock of ``not_dropped``. Its key cannot be the name of a collection, which has no slash."""
         return self._locks.setdefault(f"{name}/drop", asyncio.Lock())
+
+
+def _certificate(settings: ServeSettings) -> str | None:
+    if settings.tls_cert is None:
+        return None
+    return settings.tls_cert.read_text(encoding="ascii", errors="ignore")  # only comments may have other characters
 
 
 def _close(opened: Collection) -> None:
