@@ -30,7 +30,7 @@ from twinvec_serve.app import create_app
 from twinvec_serve.memory import limit_memory, trim_regularly
 from twinvec_serve.safety.exposure import check_exposure
 from twinvec_serve.safety.renewal import Renewal
-from twinvec_serve.safety.request_heads import LimitedHeads
+from twinvec_serve.safety.silent_readers import LimitedReaders
 from twinvec_serve.services import Services
 from twinvec_serve.settings import LAST_ANSWERS_SECONDS, ServeSettings
 
@@ -183,7 +183,7 @@ def _has_terminal() -> bool:
 def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=LimitedHeads,
+        http=LimitedReaders,
         lifespan="off",  # _serve runs the lifespan, so that its errors reach the command
         ws="none",
         log_config=None,
