@@ -51,6 +51,22 @@ def test_head_does_no_long_work(path):
     assert TestClient(create_app()).head(path).status_code == 405
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/v1/collections", "GET, POST"),
+        ("POST", "/v1/collections/docs", "DELETE, GET"),
+        ("DELETE", "/v1/collections/docs/documents/get", "GET, POST"),  # a document may have the id "get"
+        ("DELETE", "/healthz", "GET"),
+        ("GET", "/mcp", "POST"),
+        ("GET", "/v1/embeddings", "POST"),
+    ],
+)
+def test_a_method_that_a_path_lacks_is_answered_with_all_that_it_has(method, path, allowed):
+    answer = TestClient(create_app()).request(method, path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+
+
 def test_metrics_count_what_the_parts_tell():
     metrics = Metrics()
     metrics.batch(3, 40)
