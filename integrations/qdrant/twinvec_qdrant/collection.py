@@ -7,8 +7,8 @@ reads documents back) and ``maintenance``. A backend of ``stores`` holds the poi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NoReturn, TypeVar, cast
@@ -334,9 +334,11 @@ class Collection:
             raise ConfigurationError("vectors cannot be used together with helpers: leave helpers out")
         else:
             ingestion = led_ingestion(self._catalog, description, encoder, report, self._after_switch, helpers)
-        ingestion.run(documents, membership, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
-        if not dry_run:
-            self._settle_source(membership, report)
+        settle = nullcontext() if dry_run else self._settled_source(membership, report)
+        with settle:
+            ingestion.run(
+                documents, membership, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress
+            )
         if report.all_failed and not (dry_run or allow_all_failed):
             raise all_failed(report)
         if report.failed and not has_report:
@@ -850,6 +852,17 @@ class Collection:
     afind = awaitable(find)
     adelete = awaitable(delete, writes=_CLOSED)
     adelete_source = awaitable(delete_source, writes=_CLOSED)
+
+    @contextmanager
+    def _settled_source(self, membership: Membership, report: IngestReport) -> Iterator[None]:
+        """Run the block, an ingest, and settle its source, also if the ingest ends with an error."""
+        try:
+            yield
+        except Exception:
+            with suppress(StoreError):  # the store's fault may be what ended the ingest
+                self._settle_source(membership, report)
+            raise
+        self._settle_source(membership, report)
 
     def _settle_source(self, membership: Membership, report: IngestReport) -> None:
         """Record the source of an ingest again if another process has removed it; remove a new, empty source."""

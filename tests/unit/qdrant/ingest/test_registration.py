@@ -314,6 +314,20 @@ def test_two_writers_register_at_the_same_moment(folders, monkeypatch):
             each.close()
 
 
+def test_a_source_of_an_ingest_that_ends_with_an_error_stays_only_with_documents(collection):
+    def broken(*texts):
+        yield from texts
+        raise OSError("the connection broke")
+
+    collection.ingest([("a", "a text")], source="main")
+    for given, name in ((broken(), "mistyped"), (broken(("b", 1)), "wrong")):
+        with pytest.raises(OSError, match="the connection broke"):
+            collection.ingest(given, source=name)
+    with pytest.raises(OSError, match="the connection broke"):
+        collection.ingest(broken(*[(f"{number}", f"text {number}") for number in range(3000)]), source="right")
+    assert [name for name, _ in names(collection)] == ["main", "right"]
+
+
 def test_a_new_source_of_another_ingest_is_not_pruned(collection, monkeypatch):
     collection.ingest([("a", "the first text"), ("b", "an old text")], source="main")
     run = Ingestion.run
