@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cached_property
+from pathlib import Path
 
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from twinvec.support.checks import check_settings
 from twinvec.version import __version__
+from twinvec_qdrant import DEFAULT_PATH
 from twinvec_serve.agents import over_http
 from twinvec_serve.collections.backups import Backups
 from twinvec_serve.collections.maintenance import Maintenance
@@ -82,9 +84,11 @@ def create_app(settings: ServeSettings | None = None) -> FastAPI:
     check_settings(settings, ServeSettings, "settings")
     settings = settings or ServeSettings()
     metrics = Metrics()
+    if settings.url is None:
+        metrics.store(Path(settings.path or DEFAULT_PATH).expanduser())
     models = ServedModels(settings, metrics)
     opened = OpenCollections(settings, models, metrics)
-    backups = Backups(opened, settings.path, settings.url)
+    backups = Backups(opened, settings.path, settings.url, metrics)
     access = Access(settings.read_keys, settings.write_keys)
     services = Services(settings, access, metrics, models, opened, backups, Maintenance(opened, models))
     app = _Application(

@@ -61,7 +61,10 @@ def test_a_backup_is_restored_with_the_same_documents_and_answers(tiny_model, tm
     store = tmp_path / "store"
     with client(tiny_model("bert"), store) as asked:
         found = asked.post("/v1/collections/docs/search", json={"query": "certificate 3"}).json()["results"][0]["hits"]
+        told = 'twinvec_last_backup_timestamp_seconds{collection="docs"}'
+        assert told not in asked.get("/metrics").text
         answer = asked.get(BACKUP)
+        assert told in asked.get("/metrics").text
         assert (answer.status_code, answer.headers["content-type"]) == (200, "application/x-tar")
         pause_until(lambda: [each.name for each in store.iterdir()] == ["docs"])
         with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
@@ -274,7 +277,9 @@ def test_clients_that_stop_to_read_do_not_block_the_backups_of_others(tiny, tmp_
                 return answer.status_code, size
 
         found: list[tuple[int, int]] = []
+        assert "twinvec_last_backup_timestamp_seconds{" not in asked.get("/metrics").text
         pause_until(lambda: found.append(read_slowly()) or found[-1][0] == 200, 60)
+        assert "twinvec_last_backup_timestamp_seconds{" in asked.get("/metrics").text
         assert found[-1][1] > 100 * 2**20, "the archive is whole"
         pause_until(lambda: not left(tmp_path / "store"))
         assert server.stop(signal.SIGTERM) == 0

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import platform
 import re
+import shutil
+import time
 from html.parser import HTMLParser
 
 import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
+from twinvec.version import __version__
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.observing.metrics import Metrics
 from twinvec_serve.routes.description import EXAMPLES
@@ -67,7 +71,7 @@ def test_a_method_that_a_path_lacks_is_answered_with_all_that_it_has(method, pat
     assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
 
 
-def test_metrics_count_what_the_parts_tell():
+def test_metrics_count_what_the_parts_tell(tmp_path):
     metrics = Metrics()
     metrics.batch(3, 40)
     metrics.batch(1, 7)
@@ -76,6 +80,13 @@ def test_metrics_count_what_the_parts_tell():
     metrics.searches(3)
     metrics.tokens("tiny", 40)
     metrics.tokens("tiny", 7)
+    metrics.build("onnx, cpu, float32")
+    metrics.store(tmp_path)
+    metrics.backed_up("docs")
+    metrics.backed_up("notes")
+    metrics.dropped("notes")
+    metrics.dropped("other")
+    before = time.time()
     found = samples(metrics.exposition().decode())
     assert found["twinvec_batch_texts_sum",] == 4
     assert found["twinvec_batch_texts_count",] == 2
@@ -83,6 +94,11 @@ def test_metrics_count_what_the_parts_tell():
     assert found["twinvec_queue_requests",] == 2
     assert found["twinvec_queue_searches",] == 3
     assert found["twinvec_tokens_total", "tiny"] == 47
+    about = {"engine": "onnx, cpu, float32", "python": platform.python_version(), "version": __version__}
+    assert metrics.registry.get_sample_value("twinvec_build_info", about) == 1
+    assert 0 < found["twinvec_store_free_bytes",] <= shutil.disk_usage(tmp_path).total
+    assert before - 60 < found["twinvec_last_backup_timestamp_seconds", "docs"] <= before
+    assert ("twinvec_last_backup_timestamp_seconds", "notes") not in found
 
 
 def test_requests_are_counted_by_their_route_and_never_by_their_path():

@@ -248,6 +248,7 @@ class OpenCollections:
                 await self.ingests.background_ended(name)
             try:
                 await self.run(drop_collection, name, **self._place)
+                self._metrics.dropped(name)
             except CollectionNotFoundError:
                 raise await self._not_found(name) from None
             except TwinvecError:
