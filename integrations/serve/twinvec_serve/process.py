@@ -41,6 +41,7 @@ except ImportError:  # Windows has no such limit
 
 _TERMINAL = "/dev/tty"
 _KEEP_ALIVE_SECONDS = 75  # longer than the 60 s of most proxies, so that they never use a closed connection
+_EVERY_ADDRESS = "::"
 _BACKLOG = 2048  # largest number of connections that wait until the server accepts them
 
 
@@ -116,7 +117,8 @@ def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
                 sockets.append(each)
                 each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
-                    each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                    only_6 = host != _EVERY_ADDRESS  # otherwise clients with IPv4 reach this socket, too
+                    each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only_6)
                 each.bind(address)
                 each.listen(_BACKLOG)
         except OSError as error:

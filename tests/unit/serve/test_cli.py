@@ -156,6 +156,17 @@ def test_a_store_that_cannot_be_served_is_told_before_a_port_that_is_taken(tmp_p
         assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this system has no sockets for both IPv6 and IPv4")
+@SLOW
+def test_all_addresses_are_those_of_both_protocols(tmp_path, tiny):
+    (tmp_path / "keys").write_text(f"read {KEY}\n")
+    head = {"Authorization": f"Bearer {KEY}"}
+    with serving(tmp_path, tiny, "--host", "::", "--behind-proxy", "--api-key-file", "keys") as server:
+        port = server.address.rpartition(":")[2]
+        for host in ("127.0.0.1", "[::1]", "localhost"):
+            assert httpx.get(f"http://{host}:{port}/v1/models", headers=head, timeout=120).status_code == 200
+
+
 @pytest.mark.parametrize("host", ["nowhere.invalid", "192.0.2.1"])
 def test_an_address_of_another_machine_is_an_error(host):
     with (
