@@ -224,8 +224,10 @@ class _Server(uvicorn.Server):
         gc.collect()
         gc.freeze()  # garbage collections, which hold up every request, skip the objects that exist now
         self._ready()
+        _notify_systemd("READY=1")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        _notify_systemd("STOPPING=1")
         self._stopping()
         self._begin_stop()
         await super().shutdown(sockets)
@@ -239,3 +241,11 @@ class _Server(uvicorn.Server):
         if self.should_exit or not self.started:
             os._exit(128 + sig)
         self.should_exit = True
+
+
+def _notify_systemd(state: str) -> None:
+    """Tell systemd the state of this service, if its unit has ``Type=notify``; see sd_notify(3)."""
+    place = os.environ.get("NOTIFY_SOCKET", "")
+    if place:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd, suppress(OSError):
+            systemd.sendto(state.encode(), f"\0{place[1:]}" if place.startswith("@") else place)

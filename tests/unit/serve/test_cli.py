@@ -202,6 +202,18 @@ def test_a_server_starts_answers_and_ends_with_a_signal(not_under_nohup, tmp_pat
     os.close(ours)
 
 
+@SLOW
+@pytest.mark.parametrize("place", ["notify", "@twinvec-test-of-notifications"])
+def test_systemd_is_told_when_the_server_is_ready_and_when_it_stops(tmp_path, tiny, place):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.settimeout(120)
+        systemd.bind(f"\0{place[1:]}" if place.startswith("@") else str(tmp_path / place))
+        with serving(tmp_path, tiny, NOTIFY_SOCKET=place if place.startswith("@") else str(tmp_path / place)) as server:
+            assert systemd.recv(100) == b"READY=1"
+            assert server.stop(signal.SIGTERM) == 0
+        assert systemd.recv(100) == b"STOPPING=1"
+
+
 def begun_request(server: Server, body: bytes) -> socket.socket:
     """Send the head of a request, and return the connection when the server waits for the body."""
     port = int(server.address.rpartition(":")[2])
