@@ -36,12 +36,10 @@ def set_up_log(log_format: LogFormat, *, requests: bool) -> None:
     """
     logging.getLogger(_SERVER).setLevel(logging.INFO)
     logging.getLogger(_REQUESTS).setLevel(logging.INFO if requests else logging.WARNING)
-    root = logging.getLogger()
     if log_format == "json":
+        root = logging.getLogger()
         root.handlers = [_as_json(each) for each in root.handlers]
-    for each in root.handlers:
-        each.setLevel(logging.INFO)
-    if log_format == "text" and requests:
+    elif requests:
         timed = logging.StreamHandler()
         timed.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         logging.getLogger(_REQUESTS).addHandler(timed)
@@ -63,6 +61,7 @@ def logged_errors(log_format: LogFormat) -> Iterator[None]:
 def _as_json(handler: logging.Handler) -> logging.Handler:
     """Return a handler for the same records."""
     made = logging.StreamHandler()
+    made.setLevel(handler.level)
     made.filters = handler.filters
     made.setFormatter(JsonFormatter())
     return made
