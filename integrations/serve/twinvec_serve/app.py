@@ -122,7 +122,7 @@ def _add_middleware(app: FastAPI, services: Services) -> None:
             allow_origins=settings.allow_origins,
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["Authorization", "Content-Type", *MCP_HEADERS],
-            expose_headers=["Retry-After", TRUNCATED, *MCP_HEADERS],
+            expose_headers=["Retry-After", "X-Request-Id", TRUNCATED, *MCP_HEADERS],
         )
     app.add_middleware(CheckedAddresses, settings=settings)
     app.add_middleware(Observed, metrics=services.metrics)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 import pytest
 
+from twinvec_serve.observing.logs import JsonFormatter
 from unit.serve.processes import command, serving
 from unit.serve.test_safety import KEY
-
-pytestmark = pytest.mark.slow
 
 
 def objects(log: str) -> list[dict[str, Any]]:
@@ -27,6 +28,20 @@ def objects(log: str) -> list[dict[str, Any]]:
     return found
 
 
+def test_a_traceback_is_one_field_of_one_line():
+    try:
+        raise ValueError("a message\nof two lines\x1b[2J")
+    except ValueError:
+        record = logging.LogRecord("twinvec_serve", logging.ERROR, "file", 1, "failed: %s", ("why",), sys.exc_info())
+    line = JsonFormatter().format(record)
+    (found,) = objects(line)
+    assert (found["level"], found["message"]) == ("error", "failed: why")
+    assert found["traceback"].startswith("Traceback")
+    assert "\x1b" not in line
+    assert "request_id" not in found
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [["--log-format", "json"], []])
 def test_every_line_is_an_object_and_requests_have_fields(tmp_path, tiny, options):
     environment = {"TWINVEC_API_KEY": KEY} | ({} if options else {"TWINVEC_SERVE_LOG_FORMAT": "json"})
@@ -57,6 +72,7 @@ def test_every_line_is_an_object_and_requests_have_fields(tmp_path, tiny, option
         assert secret not in log
 
 
+@pytest.mark.slow
 def test_a_start_that_fails_is_one_object(tmp_path, tiny):
     def said(*options: str) -> dict[str, Any]:
         given = command(tmp_path, tiny, "--log-format", "json", *options)
