@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
@@ -18,6 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from twinvec.errors import CollectionNotFoundError, TwinvecError
+from twinvec.support.cpu import available_cores
 from twinvec_qdrant import (
     DEFAULT_PATH,
     Announcement,
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_SEARCHING = max(2, os.cpu_count() or 2)  # more searches at once would not be faster
+_SEARCHING = max(2, available_cores())  # more searches at once would not be faster
 _READING = 8
 _RETRY_SECONDS = 1.0
 
