@@ -865,12 +865,18 @@ class Collection:
         self._settle_source(membership, report)
 
     def _settle_source(self, membership: Membership, report: IngestReport) -> None:
-        """Record the source of an ingest again if another process has removed it; remove a new, empty source."""
+        """Record the source of an ingest again if another process has removed it; remove a new, empty source.
+
+        A new first source without documents of its own gives the documents back that were ingested without a source.
+        """
+        root = membership.root
         with self._backend.writing:
             if membership.added and not self._catalog.has_documents(membership):
                 self._catalog.remove_root(membership)
-            elif membership.root is not None and (report.new or report.updated or report.unchanged):
-                Roots(self._backend).keep(membership.root)
+            elif root is not None and (report.new or report.updated or report.unchanged):
+                Roots(self._backend).keep(root)
+            elif root is not None and root.first and membership.added and not report.deleted:
+                Roots(self._backend).remove(root.name)
 
     def _finish_switch(self) -> None:
         finish_switch(self._backend, stored_description(self._backend), lambda: self._serving.refreshed()[1])
