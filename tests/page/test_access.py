@@ -7,6 +7,9 @@ import json
 import pytest
 from playwright.sync_api import expect
 
+from http_servers import PathProxy
+from http_servers import serving as running
+
 pytestmark = pytest.mark.slow
 
 PARTS = ("search", "add", "similarity", "answers", "map", "bias")
@@ -37,6 +40,22 @@ def test_a_server_that_is_gone_is_named_and_can_be_asked_again(visit, serving, s
         with serving(tmp_path / "store", "--port", port):
             page.get_by_role("button", name="Try again").click()
             expect(page.locator("#similarity-outcome .results")).to_be_visible()
+
+
+def test_behind_a_proxy_with_a_path_of_its_own_the_page_and_the_documentation_work(visit, serving, store):
+    with PathProxy("/tools/search") as proxy:
+        own = f"http://127.0.0.1:{proxy.server_port}"
+        with serving(store, "--allow-origin", own) as (address, _), running(proxy):
+            proxy.target = int(address.rpartition(":")[2])
+            page = visit(f"{own}{proxy.path}", "search")
+            page.fill("#panel-search [name=query]", "holidays")
+            page.keyboard.press("Enter")
+            expect(page.locator("#panel-search .hit").first).to_be_visible()
+            page.get_by_role("link", name="HTTP API").click()
+            page.get_by_text("/readyz").first.click()
+            page.get_by_role("button", name="Try it out").click()
+            page.get_by_role("button", name="Execute").click()
+            expect(page.locator(".live-responses-table .response-col_status").last).to_contain_text("200")
 
 
 def test_a_busy_server_is_asked_again_when_it_says_so(visit, server):

@@ -111,7 +111,7 @@ def test_the_page_has_no_inline_script_or_style(page):
     assert page.inline == []
     assert not [name for _, values in page.tags for name in values if name.startswith("on") or name == "style"]
     scripts = [values for tag, values in page.tags if tag == "script"]
-    assert [values.get("src") for values in scripts] == ["/page/main.js"]
+    assert [values.get("src") for values in scripts] == ["page/main.js"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -127,8 +127,8 @@ def test_no_script_makes_markup_from_text(name):
 
 
 def test_all_that_is_named_is_there_and_loaded_at_once(page):
-    named = {each for key in ("src", "href") for each in attributes(page, key) if each.startswith("/page/")}
-    assert {f"/page/{name}" for name in NAMES if name != "index.html"} == named
+    named = {each for key in ("src", "href") for each in attributes(page, key) if each.startswith("page/")}
+    assert {f"page/{name}" for name in NAMES if name != "index.html"} == named
     for name in NAMES:
         for module in re.findall(r'from "\./(.+?)"', TEXTS[name]):
             assert module in NAMES

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -344,9 +344,11 @@ class Collection:
             raise ConfigurationError("vectors cannot be used together with helpers: leave helpers out")
         else:
             ingestion = led_ingestion(self._catalog, description, encoder, report, self._after_switch, helpers)
-        ingestion.run(documents, membership, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress)
-        if not dry_run:
-            self._settle_source(membership, report)
+        settle = nullcontext() if dry_run else self._settled_source(membership, report)
+        with settle:
+            ingestion.run(
+                documents, membership, prune=prune, allow_empty=allow_empty, dry_run=dry_run, progress=progress
+            )
         if report.all_failed and not (dry_run or allow_all_failed):
             raise all_failed(report)
         if report.failed and not has_report:
@@ -900,13 +902,30 @@ class Collection:
     adelete = awaitable(delete, writes=_CLOSED)
     adelete_source = awaitable(delete_source, writes=_CLOSED)
 
+    @contextmanager
+    def _settled_source(self, membership: Membership, report: IngestReport) -> Iterator[None]:
+        """Run the block, an ingest, and settle its source, also if the ingest ends with an error."""
+        try:
+            yield
+        except Exception:
+            with suppress(StoreError):  # the store's fault may be what ended the ingest
+                self._settle_source(membership, report)
+            raise
+        self._settle_source(membership, report)
+
     def _settle_source(self, membership: Membership, report: IngestReport) -> None:
-        """Record the source of an ingest again if another process has removed it; remove a new, empty source."""
+        """Record the source of an ingest again if another process has removed it; remove a new, empty source.
+
+        A new first source without documents of its own gives the documents back that were ingested without a source.
+        """
+        root = membership.root
         with self._backend.writing:
             if membership.added and not self._catalog.has_documents(membership):
                 self._catalog.remove_root(membership)
-            elif membership.root is not None and (report.new or report.updated or report.unchanged):
-                Roots(self._backend).keep(membership.root)
+            elif root is not None and (report.new or report.updated or report.unchanged):
+                Roots(self._backend).keep(root)
+            elif root is not None and root.first and membership.added and not report.deleted:
+                Roots(self._backend).remove(root.name)
 
     def _finish_switch(self) -> None:
         finish_switch(self._backend, stored_description(self._backend), lambda: self._serving.refreshed()[1])

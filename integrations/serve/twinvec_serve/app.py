@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cached_property
+from pathlib import Path
 
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from twinvec.support.checks import check_settings
 from twinvec.version import __version__
+from twinvec_qdrant import DEFAULT_PATH
 from twinvec_serve.agents import over_http
 from twinvec_serve.collections.backups import Backups
 from twinvec_serve.collections.maintenance import Maintenance
@@ -31,6 +33,7 @@ from twinvec_serve.routes.description import DESCRIPTION, TAGS, describe
 from twinvec_serve.safety.addresses import CheckedAddresses
 from twinvec_serve.safety.border import Border
 from twinvec_serve.safety.headers import SafeHeaders
+from twinvec_serve.safety.keys import Access
 from twinvec_serve.services import Services
 from twinvec_serve.settings import ServeSettings
 
@@ -81,10 +84,13 @@ def create_app(settings: ServeSettings | None = None) -> FastAPI:
     check_settings(settings, ServeSettings, "settings")
     settings = settings or ServeSettings()
     metrics = Metrics()
+    if settings.url is None:
+        metrics.store(Path(settings.path or DEFAULT_PATH).expanduser())
     models = ServedModels(settings, metrics)
     opened = OpenCollections(settings, models, metrics)
-    backups = Backups(opened, settings.path, settings.url)
-    services = Services(settings, metrics, models, opened, backups, Maintenance(opened, models))
+    backups = Backups(opened, settings.path, settings.url, metrics)
+    access = Access(settings.read_keys, settings.write_keys)
+    services = Services(settings, access, metrics, models, opened, backups, Maintenance(opened, models))
     app = _Application(
         title="twinvec",
         description=DESCRIPTION,
@@ -97,7 +103,7 @@ def create_app(settings: ServeSettings | None = None) -> FastAPI:
     )
     app.state.services = services
     add_error_answers(app)
-    _add_middleware(app, settings, metrics)
+    _add_middleware(app, services)
     app.add_middleware(OwnCommands, secret=lambda: None if opened.announced is None else opened.announced.secret)
     for module in (embeddings, reranking, operation, documentation, collections, maintenance, documents, files):
         app.include_router(module.router)
@@ -106,19 +112,20 @@ def create_app(settings: ServeSettings | None = None) -> FastAPI:
     return app
 
 
-def _add_middleware(app: FastAPI, settings: ServeSettings, metrics: Metrics) -> None:
+def _add_middleware(app: FastAPI, services: Services) -> None:
     """Add the layers of middleware; the layer added last is the first to see a request."""
-    app.add_middleware(Border, settings=settings)
+    settings = services.settings
+    app.add_middleware(Border, settings=settings, access=services.access)
     if settings.allow_origins:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.allow_origins,
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["Authorization", "Content-Type", *MCP_HEADERS],
-            expose_headers=["Retry-After", TRUNCATED, *MCP_HEADERS],
+            expose_headers=["Retry-After", "X-Request-Id", TRUNCATED, *MCP_HEADERS],
         )
     app.add_middleware(CheckedAddresses, settings=settings)
-    app.add_middleware(Observed, metrics=metrics)
+    app.add_middleware(Observed, metrics=services.metrics)
     app.add_middleware(SafeHeaders, tls=settings.tls_cert is not None)
 
 

@@ -24,13 +24,15 @@ from twinvec.cli.options import (
     Wait,
     check_store,
 )
-from twinvec.cli.terminal import complain
 from twinvec.engines import Precision
 from twinvec.errors import ConfigurationError
 from twinvec.support.checks import check_choice
+from twinvec_serve.observing.logs import LogFormat, logged_errors, set_up_log, with_fields
 
 if TYPE_CHECKING:
     from twinvec_serve.settings import ServeSettings
+
+logger = logging.getLogger(__name__)
 
 _access_option = partial(typer.Option, rich_help_panel="Who may use it")
 _limit_option = partial(typer.Option, rich_help_panel="Limits")
@@ -137,6 +139,13 @@ def serve_command(
         bool,
         typer.Option("--log-requests", help="Log the route, status and time of each request, but no text and no key."),
     ] = False,
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(
+            envvar="TWINVEC_SERVE_LOG_FORMAT",
+            help="Form of the log on standard error: lines for people, or JSON objects for programs.",
+        ),
+    ] = "text",
     as_json: AsJson = False,
 ) -> None:
     """Serve models and collections over HTTP: an API for programs, a page for people, and tools for agents.
@@ -158,32 +167,33 @@ def serve_command(
     from twinvec_serve.settings import ServeSettings
 
     check_store(path, url)
-    keys = find_keys(api_key_file, os.environ)
-    default_model, default_rerankers, default_precision = _defaults()
-    settings = ServeSettings(
-        path=path,
-        url=url,
-        models=_named(model or [default_model]),
-        rerankers=_named(default_rerankers if reranker is None else reranker),
-        precision=precision or default_precision,
-        host=host,
-        port=port,
-        read_keys=keys.read,
-        write_keys=keys.write,
-        tls_cert=tls_cert,
-        tls_key=tls_key,
-        behind_proxy=behind_proxy,
-        allow_origins=tuple(allow_origin or ()),
-        max_body_bytes=max_body_mb * 2**20,
-        max_ingest_bytes=max_ingest_mb * 2**20,
-        max_texts=max_texts,
-        max_text_chars=max_text_chars,
-        queue_size=queue_size,
-        stop_seconds=stop_seconds,
-    )
-    if log_requests:
-        _log_requests()
-    run(settings, ready=lambda address: _tell_ready(address, settings, as_json=as_json), stopping=_tell_stopping)
+    set_up_log(log_format, requests=log_requests)
+    with logged_errors(log_format):
+        keys = find_keys(api_key_file, os.environ)
+        default_model, default_rerankers, default_precision = _defaults()
+        settings = ServeSettings(
+            path=path,
+            url=url,
+            models=_named(model or [default_model]),
+            rerankers=_named(default_rerankers if reranker is None else reranker),
+            precision=precision or default_precision,
+            host=host,
+            port=port,
+            read_keys=keys.read,
+            write_keys=keys.write,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            behind_proxy=behind_proxy,
+            allow_origins=tuple(allow_origin or ()),
+            max_body_bytes=max_body_mb * 2**20,
+            max_ingest_bytes=max_ingest_mb * 2**20,
+            max_texts=max_texts,
+            max_text_chars=max_text_chars,
+            queue_size=queue_size,
+            stop_seconds=stop_seconds,
+        )
+        tell_ready = partial(_tell_ready, settings=settings, log_format=log_format, as_json=as_json)
+        run(settings, ready=tell_ready, stopping=_tell_stopping, key_file=api_key_file)
 
 
 def mcp_command(
@@ -231,30 +241,23 @@ def _named(given: list[str]) -> dict[str, str]:
     return named
 
 
-def _tell_ready(address: str, settings: ServeSettings, *, as_json: bool) -> None:
+def _tell_ready(address: str, settings: ServeSettings, *, log_format: LogFormat, as_json: bool) -> None:
+    """Say that the server answers: on standard output, unless the log is for programs and has the line itself."""
     from twinvec_qdrant import DEFAULT_PATH, list_collections
 
     if settings.url is None and not list_collections(settings.path):
         place = Path(settings.path or DEFAULT_PATH).expanduser().absolute()
-        complain(f"twinvec serve: the store {place} has no collections yet; if it should have some, check --path")
-    line = f"twinvec serve: ready at {address}"
+        logger.warning("the store %s has no collections yet; if it should have some, check --path", place)
+    store = str(Path(settings.path or DEFAULT_PATH)) if settings.url is None else settings.url
+    described = {"address": address, "pid": os.getpid(), "store": store, "models": list(settings.models)}
+    if log_format == "json":
+        logger.info("ready at %s", address, extra=with_fields(**described))
     if as_json:
-        store = str(Path(settings.path or DEFAULT_PATH)) if settings.url is None else settings.url
-        described = {"address": address, "pid": os.getpid(), "store": store, "models": list(settings.models)}
-        line = json.dumps(described, ensure_ascii=False)
-    typer.echo(line)
+        typer.echo(json.dumps(described, ensure_ascii=False))
+    elif log_format == "text":
+        typer.echo(f"twinvec serve: ready at {address}")
     sys.stdout.flush()
 
 
 def _tell_stopping() -> None:
-    complain("twinvec serve: stopping once requests in flight are answered; a second signal ends it at once")
-
-
-def _log_requests() -> None:
-    """Show the lines that ``twinvec_serve.observing.requests`` logs."""
-    logger = logging.getLogger("twinvec_serve.observing.requests")
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
+    logger.info("stopping once requests in flight are answered; a second signal ends the process at once")

@@ -18,6 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
 from twinvec.errors import (
     CollectionNotFoundError,
@@ -253,8 +254,19 @@ def add_error_answers(app: FastAPI) -> None:
         app.add_exception_handler(kind, _answer)
 
 
-async def _answer(_: Request, error: Exception) -> Response:
+async def _answer(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        error.headers = {"Allow": ", ".join(_methods_at(request))}
     return error_answer(error)
+
+
+def _methods_at(request: Request) -> list[str]:
+    """Return the methods of all routes of a path; the framework's error has those of the first route only."""
+    return [
+        method
+        for method in ("DELETE", "GET", "POST")
+        if any(each.matches({**request.scope, "method": method})[0] is Match.FULL for each in request.app.routes)
+    ]
 
 
 def faults_of(errors: Sequence[Mapping[str, Any]], body: Any = None) -> str:

@@ -3,7 +3,7 @@
 SIGTERM and SIGINT stop the server: it accepts no new requests, finishes the requests in flight, and closes collections
 and models. A second signal ends the process at once; the collections lose nothing that was acknowledged. SIGHUP also
 stops the server if the process has a terminal, because a terminal that closes sends SIGHUP. Otherwise, SIGHUP is a
-request to reload, and does nothing.
+request to read keys and certificates again.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
-import logging
 import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -29,7 +29,8 @@ from twinvec_qdrant import DEFAULT_PATH, Announcement
 from twinvec_serve.app import create_app
 from twinvec_serve.memory import limit_memory, trim_regularly
 from twinvec_serve.safety.exposure import check_exposure
-from twinvec_serve.safety.request_heads import LimitedHeads
+from twinvec_serve.safety.renewal import Renewal
+from twinvec_serve.safety.silent_readers import LimitedReaders
 from twinvec_serve.services import Services
 from twinvec_serve.settings import LAST_ANSWERS_SECONDS, ServeSettings
 
@@ -40,15 +41,21 @@ except ImportError:  # Windows has no such limit
 
 _TERMINAL = "/dev/tty"
 _KEEP_ALIVE_SECONDS = 75  # longer than the 60 s of most proxies, so that they never use a closed connection
+_EVERY_ADDRESS = "::"
 _BACKLOG = 2048  # largest number of connections that wait until the server accepts them
 
-logger = logging.getLogger(__name__)
 
-
-def run(settings: ServeSettings, *, ready: Callable[[str], None], stopping: Callable[[], None]) -> None:
+def run(
+    settings: ServeSettings,
+    *,
+    ready: Callable[[str], None],
+    stopping: Callable[[], None],
+    key_file: Path | None = None,
+) -> None:
     """Serve until a signal stops the process.
 
     ``ready`` is called with the server's address once it answers requests, ``stopping`` at the first signal.
+    ``key_file`` has the keys of the settings; it is read again when it changes.
 
     Raise ConfigurationError if the server cannot listen at the address or would be unsafe there. Raise another
     TwinvecError if the store's folder cannot be used, another process has the store, or a model cannot be loaded.
@@ -63,7 +70,7 @@ def run(settings: ServeSettings, *, ready: Callable[[str], None], stopping: Call
         settings = settings.model_copy(update={"port": port})
         settings = settings.model_copy(update={"address": address_of(settings)})
         with asyncio.Runner(loop_factory=_event_loop) as runner:
-            runner.run(_serve(settings, sockets, lambda: ready(address_of(settings)), stopping))
+            runner.run(_serve(settings, sockets, lambda: ready(address_of(settings)), stopping, key_file))
 
 
 def _permit_open_files() -> None:
@@ -110,7 +117,8 @@ def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
                 sockets.append(each)
                 each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
-                    each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                    only_6 = host != _EVERY_ADDRESS  # otherwise clients with IPv4 reach this socket, too
+                    each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only_6)
                 each.bind(address)
                 each.listen(_BACKLOG)
         except OSError as error:
@@ -131,27 +139,36 @@ def _listen_failure(error: OSError, host: str, port: int) -> str:
 
 
 async def _serve(
-    settings: ServeSettings, sockets: list[socket.socket], ready: Callable[[], None], stopping: Callable[[], None]
+    settings: ServeSettings,
+    sockets: list[socket.socket],
+    ready: Callable[[], None],
+    stopping: Callable[[], None],
+    key_file: Path | None,
 ) -> None:
     app = create_app(settings)
     services: Services = app.state.services
     begin_stop = partial(services.collections.stop_in, settings.stop_seconds)
-    server = _Server(_config(app, settings), ready, stopping, begin_stop)
-    _catch_signals(server)
+    config = _config(app, settings)
+    config.load()
+    server = _Server(config, ready, stopping, begin_stop)
+    announce = services.collections.announce_certificate
+    renewal = Renewal(settings, key_file=key_file, access=services.access, context=config.ssl, announce=announce)
+    _catch_signals(server, renewal)
     async with app.router.lifespan_context(app):
-        trimming = asyncio.create_task(trim_regularly())
+        regular = [asyncio.create_task(each) for each in (trim_regularly(), renewal.run())]
         try:
             await server.serve(sockets)
         finally:
-            trimming.cancel()
+            for each in regular:
+                each.cancel()
 
 
-def _catch_signals(server: _Server) -> None:
+def _catch_signals(server: _Server, renewal: Renewal) -> None:
     caught: dict[int, Callable[[int, FrameType | None], None]] = dict.fromkeys(
         (signal.SIGINT, signal.SIGTERM), server.handle_exit
     )
     if hasattr(signal, "SIGHUP"):
-        caught[signal.SIGHUP] = server.handle_exit if _has_terminal() else _tell_to_restart
+        caught[signal.SIGHUP] = server.handle_exit if _has_terminal() else lambda *_: renewal.ask()
     for each, handler in caught.items():
         if signal.getsignal(each) is not signal.SIG_IGN:  # nohup ignores SIGHUP
             signal.signal(each, handler)
@@ -165,14 +182,10 @@ def _has_terminal() -> bool:
     return True
 
 
-def _tell_to_restart(_signal: int, _frame: FrameType | None) -> None:
-    logger.warning("SIGHUP does nothing; restart the server to read keys and certificates again")
-
-
 def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=LimitedHeads,
+        http=LimitedReaders,
         lifespan="off",  # _serve runs the lifespan, so that its errors reach the command
         ws="none",
         log_config=None,
@@ -190,7 +203,7 @@ def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
 class _Server(uvicorn.Server):
     """uvicorn's server with three callbacks.
 
-    ``ready`` is called when the server accepts requests. The first signal calls ``stopping``; then the event loop calls
+    ``ready`` is called when the server accepts requests. After the first signal, the event loop calls ``stopping`` and
     ``begin_stop``. A second signal ends the process at once.
     """
 
@@ -211,8 +224,11 @@ class _Server(uvicorn.Server):
         gc.collect()
         gc.freeze()  # garbage collections, which hold up every request, skip the objects that exist now
         self._ready()
+        _notify_systemd("READY=1")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        _notify_systemd("STOPPING=1")
+        self._stopping()
         self._begin_stop()
         await super().shutdown(sockets)
         gc.unfreeze()  # the bindings of triton print each object that is not collected at the end
@@ -225,4 +241,11 @@ class _Server(uvicorn.Server):
         if self.should_exit or not self.started:
             os._exit(128 + sig)
         self.should_exit = True
-        self._stopping()
+
+
+def _notify_systemd(state: str) -> None:
+    """Tell systemd the state of this service, if its unit has ``Type=notify``; see sd_notify(3)."""
+    place = os.environ.get("NOTIFY_SOCKET", "")
+    if place:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd, suppress(OSError):
+            systemd.sendto(state.encode(), f"\0{place[1:]}" if place.startswith("@") else place)

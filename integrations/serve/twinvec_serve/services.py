@@ -12,6 +12,7 @@ from twinvec_serve.collections.maintenance import Maintenance
 from twinvec_serve.collections.open_collections import OpenCollections
 from twinvec_serve.models.served_models import ServedModels
 from twinvec_serve.observing.metrics import Metrics
+from twinvec_serve.safety.keys import Access
 from twinvec_serve.settings import ServeSettings
 
 
@@ -20,6 +21,7 @@ class Services:
     """The parts of a running server; ``app.state.services`` holds them."""
 
     settings: ServeSettings
+    access: Access
     metrics: Metrics
     models: ServedModels
     collections: OpenCollections

@@ -26,9 +26,12 @@ _QUIET = {
 
 
 def print_own_messages(*, debug: bool) -> None:
-    """Print warnings of twinvec on stderr; with ``debug``, print warnings of libraries, too."""
+    """Print warnings of twinvec on stderr; with ``debug``, print warnings of libraries, too.
+
+    A command whose loggers have the level INFO, as those of ``twinvec serve``, prints their messages of this level.
+    """
     handler = _ToStderr()
-    handler.setLevel(logging.WARNING)  # a level for the handler too, because bm25s sets its own logger to DEBUG
+    handler.setLevel(logging.INFO)  # a level for the handler too, because bm25s sets its own logger to DEBUG
     logging.basicConfig(format="twinvec: %(message)s", handlers=[handler])
     if debug:
         return

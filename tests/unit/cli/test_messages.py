@@ -15,9 +15,7 @@ import pytest
 from twinvec.cli.messages import print_own_messages
 
 TEXTS = [f"{kind} number {n} compares two files" for n in range(9) for kind in ("dog", "cat", "Größe", "the lazy fox")]
-BARS = (
-    r"(Encoding|Ingesting|Measuring|Migrating|Mining|Quantising|Reading|Reranking|Searching|Training|searching) [━╸╺]"
-)
+BARS = r"(Encoding|Ingesting|Measuring|Migrating|Mining|Quantising|Reading|Reranking|[Ss]earching|Training) [━╸╺]"
 RUN = """
 import sys
 from twinvec.cli.app import main

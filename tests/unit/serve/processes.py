@@ -39,10 +39,14 @@ class Server:
         return self.process.wait(120)
 
 
-def command(folder: Path, model: Path, *options: str) -> list[str]:
-    """The command line of a server with a model and a store in ``folder``, at a free port."""
+def command(folder: Path, model: Path, *options: str, before: str = "") -> list[str]:
+    """The command line of a server with a model and a store in ``folder``, at a free port.
+
+    ``before`` are statements that the process runs first, such as one that shortens a limit.
+    """
     own = ["serve", "--json", "--port", "0", "--path", str(folder / "store"), "--model", f"{model}=tiny"]
-    return [sys.executable, "-m", "twinvec", *own, *options]
+    program = ["-c", f"{before}\nfrom twinvec.cli.app import main\nmain()"] if before else ["-m", "twinvec"]
+    return [sys.executable, *program, *own, *options]
 
 
 @contextmanager
@@ -52,15 +56,16 @@ def serving(
     *options: str,
     errors: IO[str] | int | None = None,
     terminal: int | None = None,
+    before: str = "",
     **environment: str,
 ) -> Iterator[Server]:
     """Start a server and wait until it is ready; at the end it is killed if it still runs.
 
-    It has no terminal to end it, or that of which ``terminal`` is an open file.
+    It has no terminal to end it, or that of which ``terminal`` is an open file. ``before`` is as for ``command``.
     """
     own = None if terminal is None else partial(fcntl.ioctl, terminal, termios.TIOCSCTTY, 0)
     process = subprocess.Popen(
-        command(folder, model, *options),
+        command(folder, model, *options, before=before),
         stdout=subprocess.PIPE,
         stderr=errors,
         text=True,

@@ -6,12 +6,16 @@ import asyncio
 import io
 import json
 import signal
+import socket
+import ssl
 import subprocess
 import tarfile
 import threading
-from contextlib import contextmanager
+import time
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -22,6 +26,7 @@ from twinvec_qdrant import Asked, Collection, TemporaryBackup, restore_collectio
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.collections import backups
 from unit.serve.processes import serving
+from unit.serve.test_safety import certificate
 from unit.serve.waiting import pause_until
 
 ADDRESS = "http://127.0.0.1:6380"
@@ -56,7 +61,10 @@ def test_a_backup_is_restored_with_the_same_documents_and_answers(tiny_model, tm
     store = tmp_path / "store"
     with client(tiny_model("bert"), store) as asked:
         found = asked.post("/v1/collections/docs/search", json={"query": "certificate 3"}).json()["results"][0]["hits"]
+        told = 'twinvec_last_backup_timestamp_seconds{collection="docs"}'
+        assert told not in asked.get("/metrics").text
         answer = asked.get(BACKUP)
+        assert told in asked.get("/metrics").text
         assert (answer.status_code, answer.headers["content-type"]) == (200, "application/x-tar")
         pause_until(lambda: [each.name for each in store.iterdir()] == ["docs"])
         with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
@@ -230,6 +238,54 @@ def memory(server) -> int:
     """The bytes that a server's process has in memory."""
     pages = int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1])
     return pages * 4096
+
+
+def stalled(server) -> socket.socket:
+    """A client that asks for a backup, and reads no more than the beginning of the answer."""
+    address = urlsplit(server.address)
+    client = socket.create_connection((address.hostname, address.port), timeout=120)
+    if address.scheme == "https":
+        client = ssl._create_unverified_context().wrap_socket(client)
+    client.sendall(f"GET {BACKUP} HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n".encode())
+    assert client.recv(15).startswith(b"HTTP/1.1 200")
+    return client
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_clients_that_stop_to_read_do_not_block_the_backups_of_others(tiny, tmp_path, scheme):
+    shorter, options = "import twinvec_serve.safety.silent_readers as limits; limits.IDLE_SECONDS = 1.0", []
+    if scheme == "https":
+        certificate(tmp_path)
+        options = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"]
+    with ExitStack() as stack:
+        server = stack.enter_context(serving(tmp_path, tiny, *options, errors=subprocess.PIPE, before=shorter))
+        asked = stack.enter_context(httpx.Client(base_url=server.address, verify=False, timeout=120))
+        for path, body in (("", {"name": "docs", "chunking": False}), ("/docs/documents", {"documents": DOCUMENTS})):
+            asked.post(f"/v1/collections{path}", json=body).raise_for_status()
+        for _ in range(4):
+            stack.enter_context(stalled(server))
+
+        def read_slowly() -> tuple[int, int]:
+            """Read a backup for longer than a client may be silent; give its status and size."""
+            with asked.stream("GET", BACKUP) as answer:
+                size = 0
+                for number, piece in enumerate(answer.iter_raw(2**20)):
+                    size += len(piece)
+                    if number < 20:
+                        time.sleep(0.2)
+                return answer.status_code, size
+
+        found: list[tuple[int, int]] = []
+        assert "twinvec_last_backup_timestamp_seconds{" not in asked.get("/metrics").text
+        pause_until(lambda: found.append(read_slowly()) or found[-1][0] == 200, 60)
+        assert "twinvec_last_backup_timestamp_seconds{" in asked.get("/metrics").text
+        assert found[-1][1] > 100 * 2**20, "the archive is whole"
+        pause_until(lambda: not left(tmp_path / "store"))
+        assert server.stop(signal.SIGTERM) == 0
+        log = server.process.stderr.read()
+    assert log.count("read nothing of an answer for 1 s") == 4
+    assert "Traceback" not in log
 
 
 @pytest.mark.slow

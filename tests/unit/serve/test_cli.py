@@ -102,16 +102,15 @@ def test_the_file_and_the_environment_have_defaults(settings, tmp_path, monkeypa
     assert settings().precision == "float32"
 
 
-def test_a_store_without_collections_is_told_by_its_path(tmp_path, capsys, tiny):
+def test_a_store_without_collections_is_told_by_its_path(tmp_path, capsys, caplog, tiny):
     given = ServeSettings(path=tmp_path / "mistyped")
-    _tell_ready("http://127.0.0.1:6380", given, as_json=False)
-    said = capsys.readouterr()
-    assert said.out == "twinvec serve: ready at http://127.0.0.1:6380\n"
-    assert f"{tmp_path / 'mistyped'} has no collections yet" in " ".join(said.err.split())
+    _tell_ready("http://127.0.0.1:6380", given, log_format="text", as_json=False)
+    assert capsys.readouterr().out == "twinvec serve: ready at http://127.0.0.1:6380\n"
+    assert f"{tmp_path / 'mistyped'} has no collections yet" in caplog.text
     Collection.open("docs", given.path, encoder=str(tiny)).close()
-    capsys.readouterr()  # what making the collection has printed
-    _tell_ready("http://127.0.0.1:6380", given, as_json=False)
-    assert capsys.readouterr().err == ""
+    caplog.clear()
+    _tell_ready("http://127.0.0.1:6380", given, log_format="text", as_json=False)
+    assert caplog.text == ""
 
 
 def test_a_folder_with_a_sign_of_equality_is_a_folder(settings, tmp_path):
@@ -157,6 +156,17 @@ def test_a_store_that_cannot_be_served_is_told_before_a_port_that_is_taken(tmp_p
         assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this system has no sockets for both IPv6 and IPv4")
+@SLOW
+def test_all_addresses_are_those_of_both_protocols(tmp_path, tiny):
+    (tmp_path / "keys").write_text(f"read {KEY}\n")
+    head = {"Authorization": f"Bearer {KEY}"}
+    with serving(tmp_path, tiny, "--host", "::", "--behind-proxy", "--api-key-file", "keys") as server:
+        port = server.address.rpartition(":")[2]
+        for host in ("127.0.0.1", "[::1]", "localhost"):
+            assert httpx.get(f"http://{host}:{port}/v1/models", headers=head, timeout=120).status_code == 200
+
+
 @pytest.mark.parametrize("host", ["nowhere.invalid", "192.0.2.1"])
 def test_an_address_of_another_machine_is_an_error(host):
     with (
@@ -193,12 +203,15 @@ def test_a_server_starts_answers_and_ends_with_a_signal(not_under_nohup, tmp_pat
 
 
 @SLOW
-def test_without_a_terminal_sighup_says_what_to_do_and_stops_nothing(not_under_nohup, tmp_path, tiny):
-    with serving(tmp_path, tiny, errors=subprocess.PIPE) as server:
-        server.process.send_signal(signal.SIGHUP)
-        assert any("restart the server" in line for line in server.process.stderr)
-        assert httpx.get(f"{server.address}/readyz", timeout=120).status_code == 200
-        assert server.stop(signal.SIGTERM) == 0
+@pytest.mark.parametrize("place", ["notify", "@twinvec-test-of-notifications"])
+def test_systemd_is_told_when_the_server_is_ready_and_when_it_stops(tmp_path, tiny, place):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.settimeout(120)
+        systemd.bind(f"\0{place[1:]}" if place.startswith("@") else str(tmp_path / place))
+        with serving(tmp_path, tiny, NOTIFY_SOCKET=place if place.startswith("@") else str(tmp_path / place)) as server:
+            assert systemd.recv(100) == b"READY=1"
+            assert server.stop(signal.SIGTERM) == 0
+        assert systemd.recv(100) == b"STOPPING=1"
 
 
 def begun_request(server: Server, body: bytes) -> socket.socket:

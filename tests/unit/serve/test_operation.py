@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import platform
 import re
+import shutil
+import time
 from html.parser import HTMLParser
 
 import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
+from twinvec.version import __version__
 from twinvec_serve import ServeSettings, create_app
 from twinvec_serve.observing.metrics import Metrics
 from twinvec_serve.routes.description import EXAMPLES
@@ -42,7 +46,7 @@ def test_head_is_answered_as_get_without_its_body(path):
     app.state.services.models.loaded_at = 1
     asked, whole = client.head(path), client.get(path)
     assert (asked.status_code, asked.content) == (whole.status_code, b"")
-    assert asked.headers == whole.headers
+    assert {**asked.headers, "x-request-id": ""} == {**whole.headers, "x-request-id": ""}
     assert "head" not in str(client.get("/openapi.json").json()["paths"].get(path, {}))
 
 
@@ -51,7 +55,23 @@ def test_head_does_no_long_work(path):
     assert TestClient(create_app()).head(path).status_code == 405
 
 
-def test_metrics_count_what_the_parts_tell():
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/v1/collections", "GET, POST"),
+        ("POST", "/v1/collections/docs", "DELETE, GET"),
+        ("DELETE", "/v1/collections/docs/documents/get", "GET, POST"),  # a document may have the id "get"
+        ("DELETE", "/healthz", "GET"),
+        ("GET", "/mcp", "POST"),
+        ("GET", "/v1/embeddings", "POST"),
+    ],
+)
+def test_a_method_that_a_path_lacks_is_answered_with_all_that_it_has(method, path, allowed):
+    answer = TestClient(create_app()).request(method, path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+
+
+def test_metrics_count_what_the_parts_tell(tmp_path):
     metrics = Metrics()
     metrics.batch(3, 40)
     metrics.batch(1, 7)
@@ -60,6 +80,13 @@ def test_metrics_count_what_the_parts_tell():
     metrics.searches(3)
     metrics.tokens("tiny", 40)
     metrics.tokens("tiny", 7)
+    metrics.build("onnx, cpu, float32")
+    metrics.store(tmp_path)
+    metrics.backed_up("docs")
+    metrics.backed_up("notes")
+    metrics.dropped("notes")
+    metrics.dropped("other")
+    before = time.time()
     found = samples(metrics.exposition().decode())
     assert found["twinvec_batch_texts_sum",] == 4
     assert found["twinvec_batch_texts_count",] == 2
@@ -67,6 +94,11 @@ def test_metrics_count_what_the_parts_tell():
     assert found["twinvec_queue_requests",] == 2
     assert found["twinvec_queue_searches",] == 3
     assert found["twinvec_tokens_total", "tiny"] == 47
+    about = {"engine": "onnx, cpu, float32", "python": platform.python_version(), "version": __version__}
+    assert metrics.registry.get_sample_value("twinvec_build_info", about) == 1
+    assert 0 < found["twinvec_store_free_bytes",] <= shutil.disk_usage(tmp_path).total
+    assert before - 60 < found["twinvec_last_backup_timestamp_seconds", "docs"] <= before
+    assert ("twinvec_last_backup_timestamp_seconds", "notes") not in found
 
 
 def test_requests_are_counted_by_their_route_and_never_by_their_path():
@@ -86,6 +118,20 @@ def test_requests_are_counted_by_their_route_and_never_by_their_path():
     assert found["twinvec_request_seconds_count", "/v1/things/{name}"] == 2
     assert found["process_resident_memory_bytes",] > 0
     assert "secret" not in text
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [({"X-Request-Id": "4f1a-9"}, True), ({}, False), ({"X-Request-Id": "two words"}, False)],
+)
+def test_an_answer_has_the_id_of_its_request(given, kept):
+    client = TestClient(create_app())
+    ids = [client.get(path, headers=given).headers["x-request-id"] for path in ("/healthz", "/none")]
+    if kept:
+        assert ids == ["4f1a-9", "4f1a-9"]
+    else:
+        assert ids[0] != ids[1]
+        assert all(re.fullmatch("[0-9a-f]{32}", each) for each in ids)
 
 
 def test_the_description_has_the_errors_and_keys_that_there_are():
@@ -151,8 +197,8 @@ def test_the_documentation_has_all_its_files_from_the_package():
     assert len(parser.found) == 4
     assert parser.inline == ""  # the policy would not run it
     for reference in parser.found:
-        assert re.fullmatch(r"/docs/[\w.-]+", reference)
-        assert client.get(reference).status_code == 200
+        assert re.fullmatch(r"docs/[\w.-]+", reference), "relative, for proxies that serve a path of their own"
+        assert client.get(f"/{reference}").status_code == 200
     assert page.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
 
 

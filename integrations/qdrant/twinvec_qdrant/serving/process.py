@@ -12,7 +12,7 @@ import logging
 import os
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from uuid import uuid4
@@ -130,6 +130,12 @@ class Announcement:
             reason = "this process may not write to it" if there.is_dir() else "it is a file"
             raise StoreUnavailableError(f"{folder}: cannot be the folder of a store: {there}: {reason}")
         check_not_served(path)
+
+    def certify(self, certificate: str | None) -> None:
+        """Write another certificate of the address into the note."""
+        self.process = replace(self.process, certificate=certificate)
+        if self._held.name != os.devnull:  # as after ``_go_unannounced``
+            self._announce()
 
     def close(self) -> None:
         """Remove the note; a second call does nothing."""

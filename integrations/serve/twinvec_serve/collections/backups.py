@@ -15,6 +15,7 @@ from twinvec_qdrant import Backup, ReceivedBackup, TemporaryBackup, check_new_na
 from twinvec_serve.collections.open_collections import OpenCollections
 from twinvec_serve.collections.work import Work
 from twinvec_serve.errors import Overloaded
+from twinvec_serve.observing.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -25,10 +26,11 @@ _RETRY_SECONDS = 1.0
 class Backups:
     """The backups of an embedded store. Collections of a Qdrant server (``url``) have none."""
 
-    def __init__(self, collections: OpenCollections, path: Path | None, url: str | None) -> None:
+    def __init__(self, collections: OpenCollections, path: Path | None, url: str | None, metrics: Metrics) -> None:
         self._collections = collections
         self._path = path
         self._url = url
+        self._metrics = metrics
         self._number = 0
         self._receiving = CapacityLimiter(_AT_ONCE)
 
@@ -49,7 +51,7 @@ class Backups:
         made, over = self._collections.ingests.start(self._made(name)), asyncio.Event()
         self._collections.ingests.start(self._remove(made, over))  # a stop of the server waits for this task
         try:
-            yield self._pieces((await asyncio.shield(made)).packed())
+            yield self._pieces(name, (await asyncio.shield(made)).packed())
         finally:
             over.set()
 
@@ -92,9 +94,10 @@ class Backups:
         async with self._collections.not_dropped(name):
             return await self._collections.run(TemporaryBackup, name, self._path)
 
-    async def _pieces(self, packed: Iterator[bytes]) -> AsyncIterator[bytes]:
+    async def _pieces(self, name: str, packed: Iterator[bytes]) -> AsyncIterator[bytes]:
         while piece := await self._collections.run(next, packed, b""):
             yield piece
+        self._metrics.backed_up(name)
 
     async def _remove(self, made: asyncio.Task[TemporaryBackup], over: asyncio.Event) -> None:
         """Remove a backup when its archive is ``over``, but not before the backup is complete."""

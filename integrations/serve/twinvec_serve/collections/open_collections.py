@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
@@ -18,6 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from twinvec.errors import CollectionNotFoundError, TwinvecError
+from twinvec.support.cpu import available_cores
 from twinvec_qdrant import (
     DEFAULT_PATH,
     Announcement,
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_SEARCHING = max(2, os.cpu_count() or 2)  # more searches at once would not be faster
+_SEARCHING = max(2, available_cores())  # more searches at once would not be faster
 _READING = 8
 _RETRY_SECONDS = 1.0
 
@@ -101,10 +101,13 @@ class OpenCollections:
         await self.run(remove_leftovers)
         settings = self._settings
         if settings.url is None and settings.address is not None:
-            certificate = None
-            if settings.tls_cert is not None:  # only comments may have other characters, which are left out
-                certificate = settings.tls_cert.read_text(encoding="ascii", errors="ignore")
-            self._announcement = Announcement(settings.path or DEFAULT_PATH, settings.address, certificate)
+            place = settings.path or DEFAULT_PATH
+            self._announcement = Announcement(place, settings.address, _certificate(settings))
+
+    async def announce_certificate(self) -> None:
+        """Write the certificate, which has changed, into the store's folder, where twinvec's commands find it."""
+        if self._announcement is not None:
+            await self.run(lambda announced: announced.certify(_certificate(self._settings)), self._announcement)
 
     def stop_in(self, seconds: float) -> None:
         """End the writes that are still under way after this number of seconds; committed documents stay."""
@@ -245,6 +248,7 @@ class OpenCollections:
                 await self.ingests.background_ended(name)
             try:
                 await self.run(drop_collection, name, **self._place)
+                self._metrics.dropped(name)
             except CollectionNotFoundError:
                 raise await self._not_found(name) from None
             except TwinvecError:
@@ -403,6 +407,12 @@ class OpenCollections:
     def _drop_lock(self, name: str) -> asyncio.Lock:
         """Return the lock of ``not_dropped``. Its key cannot be the name of a collection, which has no slash."""
         return self._locks.setdefault(f"{name}/drop", asyncio.Lock())
+
+
+def _certificate(settings: ServeSettings) -> str | None:
+    if settings.tls_cert is None:
+        return None
+    return settings.tls_cert.read_text(encoding="ascii", errors="ignore")  # only comments may have other characters
 
 
 def _close(opened: Collection) -> None:

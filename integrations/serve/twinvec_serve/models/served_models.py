@@ -115,6 +115,7 @@ class ServedModels:
             self._rerankers[name] = RerankingModel(reranker, self._room, self._metrics)
         maxsim = MaxSimReranker(self._models[self.default].encoder)
         self._rerankers[MAXSIM] = RerankingModel(maxsim, self._room, self._metrics)
+        self._metrics.build(self._models[self.default].encoder.engine.name)
         self.loaded_at = int(time.time())
 
     def _close(self) -> None:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+import platform
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
+
+from twinvec.version import __version__
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -14,7 +22,18 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)  # memory, processor time, open files
+        ProcessCollector(registry=self.registry)  # memory, processor time, open files, time of the start
+        self._build = Info(
+            "twinvec_build",
+            "Versions of twinvec and of Python, and the engine of the default model.",
+            registry=self.registry,
+        )
+        self._backups = Gauge(
+            "twinvec_last_backup_timestamp_seconds",
+            "Time, since 1970, of the last backup of a collection that was sent as a whole, since the server's start.",
+            ["collection"],
+            registry=self.registry,
+        )
         self._requests = Counter("twinvec_requests", "Requests answered.", ["route", "status"], registry=self.registry)
         self._seconds = Histogram(
             "twinvec_request_seconds",
@@ -50,6 +69,24 @@ class Metrics:
             registry=self.registry,
         )
 
+    def build(self, engine: str) -> None:
+        """Note the engine of the default model, as in ``Engine.name``."""
+        self._build.info({"version": __version__, "python": platform.python_version(), "engine": engine})
+
+    def store(self, folder: Path) -> None:
+        """Show the free room of the disk with the store in this folder."""
+        free = Gauge("twinvec_store_free_bytes", "Free room of the disk with the store.", registry=self.registry)
+        free.set_function(lambda: _free_bytes(folder))
+
+    def backed_up(self, collection: str) -> None:
+        """Note that a backup of a collection was sent as a whole."""
+        self._backups.labels(collection).set(time.time())
+
+    def dropped(self, collection: str) -> None:
+        """Forget a collection."""
+        with suppress(KeyError):
+            self._backups.remove(collection)
+
     def requests(self, route: str, status: int, seconds: float) -> None:
         """Count an answered request by the pattern of its route, because its path may contain words of a client."""
         self._requests.labels(route, str(status)).inc()
@@ -75,3 +112,10 @@ class Metrics:
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+def _free_bytes(folder: Path) -> float:
+    try:
+        return float(shutil.disk_usage(folder).free)
+    except OSError:
+        return float("nan")

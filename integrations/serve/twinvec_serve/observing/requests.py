@@ -1,17 +1,21 @@
 """Count and log every request, and answer errors that no route has caught.
 
-The log has the method, the route's pattern, the status and the time, but no path, query, header or body.
+The log has the method, the route's pattern, the status and the time, but no path, query, header or body. Each request
+has an id, which its answer repeats: that of the header ``X-Request-Id``, which proxies send, else a random one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
+from uuid import uuid4
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from twinvec_serve.errors import ServerStopsError, error_answer
+from twinvec_serve.observing.logs import REQUEST_ID, with_fields
 from twinvec_serve.observing.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -19,6 +23,8 @@ logger = logging.getLogger(__name__)
 _NO_ROUTE = "none"
 _FAILED = 500
 _GONE = 499  # the client went away before an answer began
+_HEADER = b"x-request-id"
+_ID = re.compile(rb"[\w.:/+=-]{1,128}")
 
 
 class Observed:
@@ -34,11 +40,14 @@ class Observed:
             return
         begun = time.perf_counter()
         status = 0
+        request_id = _id_of(scope)
+        REQUEST_ID.set(request_id.decode())
 
         async def noting_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                message["headers"] = [*message["headers"], (_HEADER, request_id)]
             await send(message)
 
         try:
@@ -59,4 +68,12 @@ class Observed:
         route = getattr(scope.get("route"), "path", _NO_ROUTE)
         self._metrics.requests(route, status, seconds)
         level = logging.WARNING if status >= _FAILED else logging.INFO
-        logger.log(level, "%s %s %d %.1f ms", scope["method"], route, status, 1000 * seconds)
+        method, milliseconds = scope["method"], round(1000 * seconds, 1)
+        fields = with_fields(method=method, route=route, status=status, duration_ms=milliseconds)
+        logger.log(level, "%s %s %d %.1f ms", method, route, status, milliseconds, extra=fields)
+
+
+def _id_of(scope: Scope) -> bytes:
+    """Return the id of a request: that of its header if the header has a usual form, else a random one."""
+    given = next((value for name, value in scope["headers"] if name == _HEADER), b"")
+    return given if _ID.fullmatch(given) else uuid4().hex.encode()

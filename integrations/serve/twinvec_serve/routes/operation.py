@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Literal
 
 from fastapi import APIRouter, Depends, Response
@@ -51,5 +52,6 @@ async def ready(shared: Served) -> Readiness:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def metrics(shared: Served) -> Response:
-    """Return metrics in the format of Prometheus: requests, latencies, batch sizes, the queue, and tokens."""
-    return Response(shared.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
+    """Return metrics in the format of Prometheus: requests, batches, queues, tokens, the disk and backups."""
+    content = await asyncio.to_thread(shared.metrics.exposition)  # a network disk may be slow to say its free room
+    return Response(content, media_type=CONTENT_TYPE_LATEST)

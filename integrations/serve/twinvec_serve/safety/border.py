@@ -36,10 +36,10 @@ class Border:
     A client that falls silent within its body gets 408. The routes of streamed bodies measure the silence themselves.
     """
 
-    def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: ServeSettings, access: Access) -> None:
         self._app = app
         self._settings = settings
-        self._access = Access(settings.read_keys, settings.write_keys)
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -28,7 +28,10 @@ def check_exposure(settings: ServeSettings) -> None:
     """
     for origin in settings.allow_origins:
         parse_origin(origin)
-    _check_tls(settings)
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        raise ConfigurationError("give both --tls-cert FILE and --tls-key FILE")
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        tls_context(settings.tls_cert, settings.tls_key)
     if not is_local(settings.host):
         reached = f"--host {settings.host} is reached from other machines"
     elif settings.behind_proxy:
@@ -46,12 +49,11 @@ def check_exposure(settings: ServeSettings) -> None:
         )
 
 
-def _check_tls(settings: ServeSettings) -> None:
-    cert, key = settings.tls_cert, settings.tls_key
-    if (cert is None) != (key is None):
-        raise ConfigurationError("give both --tls-cert FILE and --tls-key FILE")
-    if cert is None or key is None:
-        return
+def tls_context(cert: Path, key: Path) -> ssl.SSLContext:
+    """Return a context with a certificate and its private key; raise ConfigurationError if they are unusable.
+
+    A certificate that has expired gets a warning.
+    """
 
     def refuse_pass_phrase() -> str:  # without this, OpenSSL would ask for a pass phrase at the terminal
         raise ConfigurationError(
@@ -63,12 +65,14 @@ def _check_tls(settings: ServeSettings) -> None:
             file.read_bytes()
         except OSError as error:
             raise ConfigurationError(f"{file}: cannot be read: {error.strerror}") from error
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key, refuse_pass_phrase)
+        context.load_cert_chain(cert, key, refuse_pass_phrase)
     except ssl.SSLError as error:
         reason = _REASONS.get(error.reason, error.strerror)
         raise ConfigurationError(f"the certificate {cert} cannot be used with the key {key}: {reason}") from error
     _warn_if_expired(cert)
+    return context
 
 
 def _warn_if_expired(cert: Path) -> None:
@@ -82,7 +86,7 @@ def _warn_if_expired(cert: Path) -> None:
         return
     if ended < datetime.now(UTC):
         logger.warning(
-            "the certificate %s expired on %s: clients refuse it; renew it and start the server again",
+            "the certificate %s expired on %s: clients refuse it; renew it",
             cert,
             ended.date(),
         )

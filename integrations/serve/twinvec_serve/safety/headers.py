@@ -1,4 +1,4 @@
-"""Security headers of every answer, and redirects that name only a path.
+"""Security headers of every answer, and redirects that are relative.
 
 The headers limit what a browser may do with an answer. The page and the documentation load scripts and styles as files
 of this server. All other scripts are forbidden, so a script inside a text never runs.
@@ -30,7 +30,8 @@ _TLS_HEADERS = {"Strict-Transport-Security": "max-age=31536000"}
 class SafeHeaders:
     """Adds the headers to every answer; a header that a route sets stays as it is.
 
-    A redirect names only the path, because behind a proxy the server does not know its own address.
+    A redirect, which only adds or removes a final slash, is relative, because behind a proxy the server does not know
+    its own address.
     """
 
     def __init__(self, app: ASGIApp, *, tls: bool) -> None:
@@ -41,7 +42,7 @@ class SafeHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = [(name, _path(value) if name == b"location" else value) for name, value in message["headers"]]
+                own = [(name, _relative(value) if name == b"location" else value) for name, value in message["headers"]]
                 present = {name for name, _ in own}
                 message["headers"] = [*own, *(each for each in self._headers if each[0] not in present)]
             await send(message)
@@ -49,6 +50,9 @@ class SafeHeaders:
         await self._app(scope, receive, with_headers if scope["type"] == "http" else send)
 
 
-def _path(address: bytes) -> bytes:
-    """Return the path and the query of an address of this server."""
-    return urlsplit(address)._replace(scheme=b"", netloc=b"").geturl()
+def _relative(address: bytes) -> bytes:
+    """Return an address as seen from the same address with, or without, a final slash."""
+    parts = urlsplit(address)
+    name = parts.path.rstrip(b"/").rpartition(b"/")[2]
+    path = b"./%s/" % name if parts.path.endswith(b"/") else b"../%s" % name
+    return parts._replace(scheme=b"", netloc=b"", path=path).geturl()

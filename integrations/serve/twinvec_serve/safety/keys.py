@@ -27,9 +27,12 @@ RIGHTS = "twinvec.rights"
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Access:
-    """The read keys and write keys of a server. A write key may also read. Without any key, everybody may do both."""
+    """The read keys and write keys of a server. A write key may also read. Without any key, everybody may do both.
+
+    Other keys may replace them at any time; they hold from the next request on.
+    """
 
     read_keys: tuple[SecretStr, ...] = ()
     write_keys: tuple[SecretStr, ...] = ()

@@ -1,4 +1,4 @@
-"""The limit on the silence of a client that has not sent its whole body."""
+"""The limit on the silence of a client that has not sent its whole body, or not read its whole answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from starlette.types import Message, Receive
 
 IDLE_SECONDS = 60.0
-"""Longest time, in seconds, in which a client that has not sent its whole body may send nothing."""
+"""Longest time, in seconds, in which a client may send nothing of a body, or read nothing of an answer."""
 
 
 async def receive_in_time(receive: Receive) -> Message:

@@ -314,6 +314,37 @@ def test_two_writers_register_at_the_same_moment(folders, monkeypatch):
             each.close()
 
 
+def test_a_source_of_an_ingest_that_ends_with_an_error_stays_only_with_documents(collection):
+    def broken(*texts):
+        yield from texts
+        raise OSError("the connection broke")
+
+    collection.ingest([("a", "a text")], source="main")
+    for given, name in ((broken(), "mistyped"), (broken(("b", 1)), "wrong")):
+        with pytest.raises(OSError, match="the connection broke"):
+            collection.ingest(given, source=name)
+    with pytest.raises(OSError, match="the connection broke"):
+        collection.ingest(broken(*[(f"{number}", f"text {number}") for number in range(3000)]), source="right")
+    assert [name for name, _ in names(collection)] == ["main", "right"]
+
+
+@pytest.mark.parametrize("error", [OSError, None])
+def test_a_first_source_that_stores_nothing_takes_no_documents_over(collection, error):
+    """Otherwise the right source would be the second one, and store all documents a second time."""
+
+    def broken():
+        yield "b", 1
+        if error is not None:
+            raise error
+
+    collection.ingest([("a", "a text")])
+    with suppress(OSError):
+        collection.ingest(broken(), source="mistyped", allow_all_failed=True)
+    assert names(collection) == []
+    assert counts(collection.ingest([("a", "a text")], source="right", prune=True)) == (0, 0, 1, 0)
+    assert collection.find() == ["a"]
+
+
 def test_a_new_source_of_another_ingest_is_not_pruned(collection, monkeypatch):
     collection.ingest([("a", "the first text"), ("b", "an old text")], source="main")
     run = Ingestion.run

@@ -55,7 +55,7 @@ async function reach(path, options) {
   const key = currentKey();
   const headers = { ...options.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
   try {
-    return await fetch(path, { ...options, headers });
+    return await fetch(`.${path}`, { ...options, headers }); // a proxy may serve the page below a path of its own
   } catch (error) {
     if (error.name === "AbortError") throw new Cancelled();
     throw new Refused(0, SILENT);
