@@ -7,6 +7,7 @@ reads documents back) and ``maintenance``. A backend of ``stores`` holds the poi
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -98,6 +99,7 @@ class Collection:
         self._owns_backend = not candidate
         self._catalog = Catalog(backend, weights or BM25Weights(backend, description))
         self._serving = Serving(self._catalog, description, encoder, precision=precision, follows=not candidate)
+        self._calibrating = threading.Lock()
         self._model = ""  # set when the collection is closed, for ``repr``
         # the encoder and the pace that ``write_part`` keeps between calls
         self._pace: tuple[SpaceEncoder, Pace] | None = None
@@ -343,7 +345,7 @@ class Collection:
             logger.warning("%s: %s", self.name, failed_warning(report, would=dry_run))
         if report.chunks and not dry_run:
             if is_due(description, self._catalog.weights.chunks or 0):
-                self._calibrate()
+                self._calibrate(only_if_due=True)
             # the first ingest of a collection records settings, so they are read again
             elif not description.average_length:
                 self._serving.refresh_settings()
@@ -868,8 +870,9 @@ class Collection:
         finish_switch(self._backend, description, lambda: encoder)
         return description, encoder
 
-    def _calibrate(self) -> None:
-        try_to_calibrate(self._backend, self._serving.encoder)
+    def _calibrate(self, *, only_if_due: bool = False) -> None:
+        with self._calibrating:  # of ingests that end at the same time, one measures for all
+            try_to_calibrate(self._backend, self._serving.encoder, only_if_due=only_if_due)
         self._serving.refresh_settings()
 
     def _run(self, steps: Steps[T]) -> T:
