@@ -297,7 +297,8 @@ class Collection:
                 documents. See ``twinvec_ray``.
 
         Raises:
-            DocumentError: ``documents`` is not an iterable, or is empty and ``prune`` would remove all documents.
+            DocumentError: ``documents`` is not an iterable, or is empty and ``prune`` would remove all documents, or in
+                a collection of many tenants cannot know whose.
             IngestError: every document failed; its ``report`` says why.
             ConfigurationError: another source has this name, or no source has been named yet and ``prune`` would remove
                 documents whose source is unknown.
