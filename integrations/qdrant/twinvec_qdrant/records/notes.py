@@ -10,13 +10,13 @@ from typing import Any
 
 from twinvec.errors import DocumentError, TextError
 from twinvec.retrieval.documents import plain_json
-from twinvec.retrieval.filters import Filter, parse_filter
+from twinvec.retrieval.filters import Filter, matches, parse_filter
 from twinvec.text import check_text, is_list
 from twinvec_qdrant.records.description import stored_description
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing
 from twinvec_qdrant.records.schema import NOTES, filter_conditions, note_id
-from twinvec_qdrant.stores.base import Backend
-from twinvec_qdrant.stores.conditions import field_is
+from twinvec_qdrant.stores.base import Backend, UnindexedError
+from twinvec_qdrant.stores.conditions import StoreCondition, field_is
 from twinvec_qdrant.stores.points import Point, pages
 
 _OWN = "twinvec."
@@ -73,8 +73,14 @@ class Notes:
         Raises:
             FilterError: the filter is malformed.
         """
-        own = [NOTES, field_is("namespace", self._namespace)]
-        for point in self._backend.scroll([*own, *filter_conditions(parse_filter(filter))]):
+        wanted = parse_filter(filter)
+        try:
+            yield from self._read(filter_conditions(wanted))
+        except UnindexedError:  # the server demands an index of a field that has none, as documents may have used it up
+            yield from (note for note in self._read(()) if matches(wanted, *note))
+
+    def _read(self, conditions: Iterable[StoreCondition]) -> Iterator[tuple[str, dict[str, Any]]]:
+        for point in self._backend.scroll([NOTES, field_is("namespace", self._namespace), *conditions]):
             yield point.payload["key"], point.payload["metadata"]
 
     def _point(self, key: str, fields: Mapping[str, Any]) -> Point:
