@@ -117,7 +117,7 @@ SUBJECTS = {
             "search_as_asked reindex_as_asked joined_answers best_first "
             "stored_documents delete_documents open_with_one_of check_new_name key_from_environment "
             "ReceivedBackup TemporaryBackup DEFAULT_PATH ServingProcess serving_process Announcement Writer "
-            "open_whole_documents ingest_all with_documents filtered understood_filter all_of NOTHING "
+            "open_whole_documents ingest_all stored_ids with_documents filtered understood_filter all_of NOTHING "
             "metadata_key payload_key payload_index_types exact_search joined_options takes_foreign refuse_foreign "
             "text_id text_ids query_space vector_space SAME_VECTOR_COSINE "
             "Helpers HelperCall Part PartReport RootElsewhere read_line written_line"

@@ -36,6 +36,7 @@ from twinvec_qdrant import (
     open_whole_documents,
     payload_index_types,
     refuse_foreign,
+    stored_ids,
     takes_foreign,
     text_ids,
     understood_filter,
@@ -237,7 +238,8 @@ class TwinvecVectorStore(VectorStore):
             texts: The texts; the last text of an id is kept.
             metadatas: Metadata of each text. Dates, sets and other values that JSON lacks are kept as
                 ``twinvec.adapters.metadata`` describes.
-            ids: Id of each text (default, and for None: a random id). The whole number 7 is stored as "7".
+            ids: Id of each text (default, and for None: a random id). The whole number 7 is stored as "7". A UUID
+                without dashes means the document with the same UUID, if there is one and has dashes.
 
         Returns:
             One id for each text.
@@ -258,7 +260,7 @@ class TwinvecVectorStore(VectorStore):
             raise ConfigurationError(f"metadatas: expected a list of mappings, got {type(metadatas).__name__}")
         metadatas = [{} for _ in texts] if metadatas is None else list(metadatas)
         wanted: list[str | None] = [None] * len(texts) if ids is None else text_ids(ids)
-        keys = [str(uuid4()) if key is None else key for key in wanted]
+        keys = [str(uuid4()) if key is None else key for key in stored_ids(self.collection, wanted)]
         for name, given in (("metadatas", len(metadatas)), ("ids", len(keys))):
             if given != len(texts):
                 raise ConfigurationError(f"{name} must have one item for each of the {len(texts)} texts, got {given}")
@@ -281,7 +283,7 @@ class TwinvecVectorStore(VectorStore):
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """Return the documents with these ids, in this order; ids without a document are skipped."""
-        return [stored_document(stored) for stored in self.collection.get(text_ids(ids))]
+        return [stored_document(stored) for stored in self.collection.get(self._ids(ids))]
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
         """Delete documents; unknown ids are skipped.
@@ -301,7 +303,7 @@ class TwinvecVectorStore(VectorStore):
             raise ConfigurationError(
                 "every document satisfies the filter; to delete all documents, call delete() without a filter"
             )
-        keys = None if ids is None else text_ids(ids)
+        keys = None if ids is None else self._ids(ids)
         if conditions is not None and keys is not None:
             conditions = all_of([conditions, {"id": keys}]) if keys else NOTHING
         self.collection.delete(self.collection.find(conditions) if conditions or keys is None else keys)
@@ -431,6 +433,9 @@ class TwinvecVectorStore(VectorStore):
         self, query: str, k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
         return await run_in_executor(None, self._similarity_search_with_relevance_scores, query, k, **kwargs)
+
+    def _ids(self, ids: Sequence[Any]) -> list[Any]:
+        return stored_ids(self.collection, text_ids(ids))
 
     def as_retriever(self, **kwargs: Any) -> StoreRetriever:
         """Return a retriever; the ``filter`` of a call is added to that of its ``search_kwargs``.

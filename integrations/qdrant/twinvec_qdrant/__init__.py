@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from twinvec_qdrant.frameworks.whole_documents import filtered as filtered
     from twinvec_qdrant.frameworks.whole_documents import ingest_all as ingest_all
     from twinvec_qdrant.frameworks.whole_documents import open_whole_documents as open_whole_documents
+    from twinvec_qdrant.frameworks.whole_documents import stored_ids as stored_ids
     from twinvec_qdrant.frameworks.whole_documents import with_documents as with_documents
     from twinvec_qdrant.ingest.cutting.chunking import Chunk as Chunk
     from twinvec_qdrant.ingest.cutting.chunking import Chunker as Chunker
@@ -106,7 +107,7 @@ _HOMES = {
     "frameworks.foreign_arguments": "exact_search joined_options payload_index_types refuse_foreign takes_foreign "
     "text_id text_ids",
     "frameworks.given_vectors": "query_space vector_space",
-    "frameworks.whole_documents": "filtered ingest_all open_whole_documents with_documents",
+    "frameworks.whole_documents": "filtered ingest_all open_whole_documents stored_ids with_documents",
     "ingest.cutting.chunking": "Chunk Chunker",
     "ingest.helped": "Helpers Part PartReport",
     "ingest.lines": "RootElsewhere read_line written_line",

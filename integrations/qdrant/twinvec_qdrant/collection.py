@@ -7,6 +7,7 @@ reads documents back) and ``maintenance``. A backend of ``stores`` holds the poi
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import islice
@@ -107,6 +108,7 @@ class Collection:
         self._owns_backend = not candidate
         self._catalog = Catalog(backend, weights or BM25Weights(backend, description))
         self._serving = Serving(self._catalog, description, encoder, precision=precision, follows=not candidate)
+        self._calibrating = threading.Lock()
         self._model = ""  # set when the collection is closed, for ``repr``
         # the encoder and the pace that ``write_part`` keeps between calls
         self._pace: tuple[SpaceEncoder, Pace] | None = None
@@ -305,7 +307,8 @@ class Collection:
                 documents. See ``twinvec_ray``.
 
         Raises:
-            DocumentError: ``documents`` is not an iterable, or is empty and ``prune`` would remove all documents.
+            DocumentError: ``documents`` is not an iterable, or is empty and ``prune`` would remove all documents, or in
+                a collection of many tenants cannot know whose.
             IngestError: every document failed; its ``report`` says why.
             ConfigurationError: another source has this name, or no source has been named yet and ``prune`` would remove
                 documents whose source is unknown.
@@ -355,7 +358,7 @@ class Collection:
             logger.warning("%s: %s", self.name, failed_warning(report, would=dry_run))
         if report.chunks and not dry_run:
             if is_due(description, self._catalog.weights.chunks or 0):
-                self._calibrate()
+                self._calibrate(only_if_due=True)
             # the first ingest of a collection records settings, so they are read again
             elif not description.average_length:
                 self._serving.refresh_settings()
@@ -936,8 +939,9 @@ class Collection:
         finish_switch(self._backend, description, lambda: encoder)
         return description, encoder
 
-    def _calibrate(self) -> None:
-        try_to_calibrate(self._backend, self._serving.encoder)
+    def _calibrate(self, *, only_if_due: bool = False) -> None:
+        with self._calibrating:  # of ingests that end at the same time, one measures for all
+            try_to_calibrate(self._backend, self._serving.encoder, only_if_due=only_if_due)
         self._serving.refresh_settings()
 
     def _run(self, steps: Steps[T]) -> T:

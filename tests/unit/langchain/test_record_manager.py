@@ -18,6 +18,7 @@ from langchain_core.indexing import aindex, index
 from qdrant_client import QdrantClient, models
 
 from langchain_twinvec import TwinvecRecordManager, TwinvecVectorStore
+from stand_in import StandIn
 from twinvec.errors import ConfigurationError
 from twinvec_qdrant import Writer
 from twinvec_qdrant.records import writer_process
@@ -59,6 +60,24 @@ def test_each_way_of_cleaning_up_removes_what_is_gone(manager, store, cleanup) -
     expected = {"added": 1, "skipped": 1, "deleted": 2 if cleanup == "full" else 1}
     assert run(manager, store, documents("one", "three"), cleanup) == expected
     assert texts_of(store) == {"one", "three"} | (set() if cleanup == "full" else {"other"})
+
+
+@pytest.mark.parametrize("cleanup", ["full", "incremental"])
+@pytest.mark.parametrize(
+    ("indexes", "metadata"), [({"*": False}, {}), (None, {"time": "2024-05-01"}), ({"time": "datetime"}, {})]
+)
+def test_clean_up_on_a_server_that_permits_filters_on_indexed_keys_only(indexes, metadata, cleanup) -> None:
+    """The keys of the documents may have used up the indexes, or have other types than those of the records."""
+    with StandIn().running() as server:
+        server.be_strict(models.StrictModeConfig(enabled=True, unindexed_filtering_retrieve=False))
+        embeddings = DeterministicFakeEmbedding(size=16)
+        store = TwinvecVectorStore(embeddings, url=server.url, payload_indexes=indexes)
+        store.add_texts(["by hand"], [metadata], ids=["mine"])
+        manager = TwinvecRecordManager(store)
+        assert run(manager, store, documents("one", "two"), cleanup) == {"added": 2}
+        assert run(manager, store, documents("one", "three"), cleanup) == {"added": 1, "skipped": 1, "deleted": 1}
+        assert texts_of(store) == {"by hand", "one", "three"}
+        store.close()
 
 
 def test_no_cleaning_up_leaves_all(manager, store) -> None:

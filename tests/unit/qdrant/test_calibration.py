@@ -4,8 +4,10 @@ import json
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -75,6 +77,24 @@ def test_an_ingest_calibrates_a_collection_when_it_has_doubled(collection):
     assert stored(collection) == first
     collection.ingest(towns(2 * LEAST_MEASURED))
     assert stored(collection).chunks == 2 * LEAST_MEASURED
+
+
+def test_of_ingests_that_end_at_the_same_time_one_measures(collection, monkeypatch):
+    collection.ingest(towns(LEAST_MEASURED - 1))
+    both, measured = Barrier(2, timeout=60), []
+
+    def due_for_both(*arguments):
+        found = measuring.is_due(*arguments)
+        both.wait()
+        return found
+
+    measure = measuring.measured
+    monkeypatch.setattr("twinvec_qdrant.collection.is_due", due_for_both)
+    monkeypatch.setattr(measuring, "measured", lambda *given: measured.append(given) or measure(*given))
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lambda town: collection.ingest([town]), towns(LEAST_MEASURED + 1)[-2:]))
+    assert len(measured) == 1
+    assert stored(collection).chunks == LEAST_MEASURED + 1
 
 
 def test_an_unchanged_ingest_and_a_dry_run_measure_nothing(collection, monkeypatch):

@@ -176,8 +176,9 @@ def test_a_filter_without_an_index_names_the_key_and_what_adds_it(both):
     limited, _ = both
     with pytest.raises(
         StoreLimitError,
-        match=r"'colour'(?s:.*)keyword; check the spelling of the key, or add 'colour': 'keyword'(?s:.*)"
-        r"reindex\(payload_indexes={'colour': 'keyword'}\)",
+        match=r"'colour'(?s:.*)keyword; check the spelling of the key, or index it: "
+        r"collection\.reindex\(payload_indexes={'colour': 'keyword'}\) (?s:.*)"
+        r"together with the indexes that you requested before",
     ):
         limited.search("note", filter={"colour": "red"})
 

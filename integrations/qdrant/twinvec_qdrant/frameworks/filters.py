@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations
 from math import comb
 from typing import Any
+from uuid import UUID
 
 from twinvec.errors import FilterError
 from twinvec.retrieval.filters import Filter
@@ -62,6 +63,14 @@ def payload_key(key: str) -> str:
     return ".id" if key == "id" else key
 
 
+def canonical_id(identity: str) -> str:
+    """Return a UUID in the form in which Qdrant returns it, with dashes; return any other id as it is."""
+    try:
+        return str(UUID(identity))
+    except ValueError:
+        return identity
+
+
 def all_of(parts: Iterable[Filter]) -> Filter:
     """Return a filter that requires all parts; an empty part requires nothing."""
     needed = [part for part in parts if part]
@@ -109,7 +118,8 @@ def _condition(condition: Any) -> Filter:
     if isinstance(condition, models.Filter):
         return _filter(condition)
     if isinstance(condition, models.HasIdCondition):
-        return {"id": [str(each) for each in condition.has_id]} if condition.has_id else NOTHING
+        ids = [str(each) for each in condition.has_id]
+        return {"id": list(dict.fromkeys([*ids, *map(canonical_id, ids)]))} if ids else NOTHING
     if isinstance(condition, models.IsEmptyCondition):
         return {_key(condition.is_empty.key): {"exists": False}}
     if isinstance(condition, models.IsNullCondition):

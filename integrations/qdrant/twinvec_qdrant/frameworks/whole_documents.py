@@ -13,6 +13,7 @@ from twinvec.retrieval.documents import Document
 from twinvec.retrieval.filters import Filter
 from twinvec.support.checks import check_methods, shown
 from twinvec_qdrant.collection import Collection
+from twinvec_qdrant.frameworks.filters import canonical_id
 from twinvec_qdrant.frameworks.given_vectors import check_vectors
 from twinvec_qdrant.ingest.document_gate import DocumentGate
 from twinvec_qdrant.ingest.reading.results import Failure, printable
@@ -153,6 +154,20 @@ def _refusal(
         reasons.append(f"{name}: {reason.removeprefix(f'document {shown(source)}: ')}")
     stored = f"; {others}" if others else ""
     return DocumentError(f"{report.failed} of {what} were refused{stored}: {'; '.join(reasons)}")
+
+
+def stored_ids(collection: Collection, ids: Sequence[Any]) -> list[Any]:
+    """Return the ids as the collection has them: a UUID in another form becomes that of the stored document.
+
+    Qdrant accepts a UUID in any form, and returns it with dashes; the ids of documents that were taken over therefore
+    have dashes. But ``QdrantVectorStore.add_texts`` gives an application UUIDs without dashes. An id stays as it is if
+    a document has exactly this id, or if no document has it in either form.
+    """
+    forms = {each: form for each in ids if isinstance(each, str) and (form := canonical_id(each)) != each}
+    there = set(collection.find({"id": list(forms.values())})) if forms else set()
+    forms = {each: form for each, form in forms.items() if form in there}
+    exact = set(collection.find({"id": list(forms)})) if forms else set()
+    return [forms.get(each, each) if isinstance(each, str) and each not in exact else each for each in ids]
 
 
 def filtered(collection: Collection, filter: Filter | None, limit: int, offset: int = 0) -> list[Hit]:

@@ -331,8 +331,10 @@ class Ingestion:
         If the collection has tenants, only documents of the tenants that the ingest names are removed. A document that
         a failure may hide stays, and so do many documents of a folder that is empty now.
         """
-        stored = list(self._tenants.sources(self._gate.tenants))
-        own = filter(Roots(self._backend).refreshed(membership).has, stored)
+        member = Roots(self._backend).refreshed(membership)
+        if self._description.tenant_key is not None and not self._gate.seen:
+            self._name_no_tenant(member, allow_empty=allow_empty)
+        own = filter(member.has, list(self._tenants.sources(self._gate.tenants)))
         missing = [source for source in own if source not in self._gate.seen]
         hidden = tuple(self._gate.hidden)
         gone = [source for source in missing if not source.startswith(hidden)]
@@ -354,6 +356,20 @@ class Ingestion:
             return
         for _ in self._catalog.remove(gone):
             self._report.deleted += 1
+
+    def _name_no_tenant(self, membership: Membership, *, allow_empty: bool) -> None:
+        """Say that an ingest without documents prunes nothing: it does not name the tenant that has none any more."""
+        if not any(map(membership.has, self._catalog.sources())):
+            return
+        key = self._description.tenant_key
+        message = (
+            f"the ingest got no documents, so it names no tenant, and pruning removes nothing from "
+            f"{self._backend.location}; to remove the documents of a tenant, call "
+            f"collection.delete(collection.find({{{key!r}: ...}})) (twinvec delete --filter {key}=...)"
+        )
+        if not allow_empty:
+            raise DocumentError(message)
+        self._warn(message)
 
     def _build_index(self) -> None:
         self._planner.advance(0, work=0, note="indexing vectors")

@@ -18,7 +18,7 @@ from twinvec.support.slicing import sliced_by_weight
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog, Change
 from twinvec_qdrant.records.description import Description, name_first_model, stored_description
-from twinvec_qdrant.records.notes import are_filtered
+from twinvec_qdrant.records.notes import are_filtered, indexed_fields
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing, shown_indexes
 from twinvec_qdrant.records.roots import ROOTS, Roots
 from twinvec_qdrant.records.schema import (
@@ -228,7 +228,11 @@ class _Push:
     def _copy_notes(self) -> set[str]:
         copied = {VOCABULARY}  # the vocabulary is not copied: the other collection counts words in its own chunks
         for page in pages((each for each in self._source.scroll([NOTES]) if each.id != VOCABULARY), _PAGE):
-            self._indexing.see(note.payload["metadata"] for note in page if are_filtered(note.payload["namespace"]))
+            self._indexing.see(
+                indexed_fields(note.payload["metadata"], self._description.payload_indexes)
+                for note in page
+                if are_filtered(note.payload["namespace"])
+            )
             # the other collection keeps its own recorded sources, at least until their documents are pruned
             joined = [note if note.id != ROOTS else Roots(self._target).joined(note) for note in page]
             self._target.upsert(joined)

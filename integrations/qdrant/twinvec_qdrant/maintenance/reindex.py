@@ -20,7 +20,7 @@ from twinvec_qdrant.ingest.cutting.code import checked_chunking
 from twinvec_qdrant.records.bm25_weights import BM25Weights
 from twinvec_qdrant.records.commits import Catalog
 from twinvec_qdrant.records.description import stored_description
-from twinvec_qdrant.records.notes import are_filtered
+from twinvec_qdrant.records.notes import are_filtered, indexed_fields
 from twinvec_qdrant.records.payload_indexes import (
     FOR_EQUALITY,
     MAX_PATHS,
@@ -124,7 +124,7 @@ def index_payload(backend: Backend, settings: PayloadIndexes, tenant_key: str | 
     Raise ``ConfigurationError``, before any change, if documents have values that a requested index would hide.
     """
     check_requested(settings, tenant_key)
-    seen = seen_keys(_payloads(backend))
+    seen = seen_keys(_payloads(backend, settings))
     there = backend.field_indexes()
     wanted = _wanted(seen, settings, there, backend.location)
     kept = {*OWN_FIELDS, tenant_path(tenant_key)}
@@ -144,10 +144,11 @@ def index_payload(backend: Backend, settings: PayloadIndexes, tenant_key: str | 
     backend.flush()
 
 
-def _payloads(backend: Backend) -> Iterator[Mapping[str, Any]]:
+def _payloads(backend: Backend, settings: PayloadIndexes) -> Iterator[Mapping[str, Any]]:
     for point in backend.scroll((), ["metadata", "namespace", *LLAMA_INDEX_KEYS]):
         if "metadata" in point.payload and are_filtered(point.payload.get("namespace", "")):
-            yield user_payload(point.payload)
+            payload = user_payload(point.payload)
+            yield indexed_fields(payload, settings) if "namespace" in point.payload else payload
 
 
 def _wanted(

@@ -6,18 +6,21 @@ A note is a point without vectors: no search finds it, and it counts neither as 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from twinvec.errors import DocumentError, TextError
 from twinvec.retrieval.documents import plain_json
-from twinvec.retrieval.filters import Filter, parse_filter
+from twinvec.retrieval.filters import Filter, matches, parse_filter
 from twinvec.text import check_text, is_list
 from twinvec_qdrant.records.description import stored_description
 from twinvec_qdrant.records.payload_indexes import PayloadIndexing
 from twinvec_qdrant.records.schema import NOTES, filter_conditions, note_id
-from twinvec_qdrant.stores.base import Backend
-from twinvec_qdrant.stores.conditions import field_is
+from twinvec_qdrant.settings import PayloadIndexes
+from twinvec_qdrant.stores.base import Backend, UnindexedError
+from twinvec_qdrant.stores.conditions import StoreCondition, field_is
 from twinvec_qdrant.stores.points import Point, pages
+from twinvec_qdrant.stores.served_tests import hides
 
 _OWN = "twinvec."
 
@@ -25,6 +28,16 @@ _OWN = "twinvec."
 def are_filtered(namespace: str) -> bool:
     """Return whether notes of this namespace can be filtered; twinvec's own notes are found by their keys only."""
     return not namespace.startswith(_OWN)
+
+
+def indexed_fields(fields: Mapping[str, Any], settings: PayloadIndexes) -> dict[str, Any]:
+    """Return the fields of a note without the keys whose index the user has requested, for the documents.
+
+    Notes and documents share the indexes. A note with a number under the key of an index of dates would otherwise
+    replace this index, as a document does.
+    """
+    requested = {key.partition(".")[0] for key in settings.types}
+    return {key: value for key, value in fields.items() if key not in requested}
 
 
 class Notes:
@@ -47,9 +60,10 @@ class Notes:
         points = [self._point(key, fields) for key, fields in notes.items()]
         with self._backend.writing:
             if are_filtered(self._namespace):
+                settings = stored_description(self._backend).payload_indexes
                 if self._indexing is None:
-                    self._indexing = PayloadIndexing(self._backend, stored_description(self._backend).payload_indexes)
-                self._indexing.see(point.payload["metadata"] for point in points)
+                    self._indexing = PayloadIndexing(self._backend, settings)
+                self._indexing.see(indexed_fields(point.payload["metadata"], settings) for point in points)
             self._backend.upsert(points)
             self._backend.flush()
 
@@ -73,8 +87,16 @@ class Notes:
         Raises:
             FilterError: the filter is malformed.
         """
-        own = [NOTES, field_is("namespace", self._namespace)]
-        for point in self._backend.scroll([*own, *filter_conditions(parse_filter(filter))]):
+        wanted = parse_filter(filter)
+        conditions = filter_conditions(wanted)
+        if not (conditions and hides(conditions, self._backend.field_indexes())):
+            with suppress(UnindexedError):  # the server demands an index, and the documents may have used up all
+                yield from self._read(conditions)
+                return
+        yield from (note for note in self._read(()) if matches(wanted, *note))
+
+    def _read(self, conditions: Iterable[StoreCondition]) -> Iterator[tuple[str, dict[str, Any]]]:
+        for point in self._backend.scroll([NOTES, field_is("namespace", self._namespace), *conditions]):
             yield point.payload["key"], point.payload["metadata"]
 
     def _point(self, key: str, fields: Mapping[str, Any]) -> Point:

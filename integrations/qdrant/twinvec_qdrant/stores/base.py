@@ -277,6 +277,10 @@ class Backend(Protocol):
         """Release the store; a second call does nothing."""
 
 
+BESIDE_EARLIER = "together with the indexes that you requested before, which a reindex replaces"
+"""End of an error that advises to request a payload index."""
+
+
 class CollectionGoneError(StoreUnavailableError):
     """The folder of an open collection has been removed, or replaced by another one."""
 

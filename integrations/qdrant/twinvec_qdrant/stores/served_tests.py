@@ -64,6 +64,11 @@ def unsure(conditions: Conditions, types: Mapping[str, str]) -> bool:
     return any(types.get(test.path) != _ONLY_RIGHT[type(test)] for test in tests if type(test) in _ONLY_RIGHT)
 
 
+def hides(conditions: Conditions, types: Mapping[str, str]) -> bool:
+    """Return whether an index of numbers would hide dates from the conditions, or an index of dates numbers."""
+    return any(_fitted(test, types.get(test.path, "")) is NOTHING for test in field_tests_of(conditions))
+
+
 def _fitted(test: FieldTest, kind: str) -> Tests:
     if isinstance(test, WithinDates) and kind == "float":
         return NOTHING

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from uuid import UUID
 
 import pytest
 from qdrant_client import models
@@ -303,6 +304,34 @@ def test_later_migrations_and_pushes_keep_the_old_class_reading(theirs, words, t
     with Collection.open(NAME, tmp_path / "copy", encoder=words) as copy:
         assert "layout" not in copy.info()
         assert copy.search("note 13 about topic 6", 1)[0].text == TEXTS[13]
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_ids_as_the_old_class_has_returned_them_name_their_documents(on_server, words, copied, tmp_path):
+    """``QdrantVectorStore`` returns UUIDs without dashes for the texts that it gives ids; Qdrant adds the dashes."""
+    embeddings = WordEmbeddings(words)
+    ids = langchain_store(on_server.client, words).add_texts(["one note", "two notes", "three notes"])
+    assert not any("-" in key for key in ids)
+    if copied:
+        with Collection.open(NAME, tmp_path, encoder=words, chunking=False) as copy:
+            on_server.adopt("langchain", into=copy)
+    else:
+        on_server.adopt("langchain", words)
+    with Collection.open(NAME, tmp_path, encoder=words) if copied else on_server.opened(encoder=words) as collection:
+        store = TwinvecVectorStore(embeddings, collection=collection)
+        assert [found.page_content for found in store.get_by_ids([*ids, "none"])] == [
+            "one note",
+            "two notes",
+            "three notes",
+        ]
+        named = models.Filter(must=[models.HasIdCondition(has_id=[ids[1]])])
+        assert [found.page_content for found in store.similarity_search("note", filter=named)] == ["two notes"]
+        assert store.add_texts(["one newer note", "four"], ids=[ids[0], "f" * 32]) == [str(UUID(ids[0])), "f" * 32]
+        assert store.delete([ids[1]], filter={"missing": 1})
+        assert collection.count() == 4
+        assert store.delete([ids[1], ids[2].upper()])
+        assert sorted(collection.find()) == sorted([str(UUID(ids[0])), "f" * 32])
+        assert store.get_by_ids([ids[0]])[0].page_content == "one newer note"
 
 
 def _unnamed(vector):

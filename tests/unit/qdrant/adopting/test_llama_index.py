@@ -87,6 +87,18 @@ def test_later_ingests_are_read_by_the_old_class_and_its_deletions_noticed(their
         assert collection.verify().sound
 
 
+def test_ids_without_dashes_name_their_nodes(on_server, words):
+    """Qdrant adds the dashes to a UUID without them."""
+    made = [with_vector(TextNode(id_=f"{row:032}", text=f"note {row}"), words) for row in range(3)]
+    llama_store(on_server.client).add(made)
+    on_server.adopt("llama_index", words)
+    with on_server.opened(encoder=words) as collection:
+        store = TwinvecVectorStore(collection=collection)
+        assert [node.text for node in store.get_nodes([made[1].node_id])] == ["note 1"]
+        store.delete_nodes([made[1].node_id])
+        assert sorted(node.text for node in store.get_nodes()) == ["note 0", "note 2"]
+
+
 def test_vectors_of_texts_without_their_metadata(theirs, words):
     made = [with_vector(node, words, MetadataMode.NONE) for node in nodes(words)]
     llama_store(theirs.client).add(made)

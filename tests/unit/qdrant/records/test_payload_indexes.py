@@ -170,6 +170,25 @@ def test_notes_are_indexed_too(opened):
         assert [key for key, _ in collection.notes("memory").find({"when": {"lt": 2}})] == ["k"]
 
 
+def test_notes_leave_a_requested_index_to_the_documents(opened, tmp_path):
+    settings = {"when": "datetime"}
+    with opened(payload_indexes=settings) as collection, opened("later") as later:
+        for each in (collection, later):
+            notes = each.notes("memory")
+            notes.put({"k": {"when": 1, "team": "x"}, "l": {"when": 3}})
+            each.ingest(documents({"when": "2024-05-01"}, {"when": "2023-05-01"}))
+            if each is later:
+                assert each.reindex(payload_indexes=settings).payload_indexes == {"team": "keyword", **settings}
+            assert indexes(each) == {"team": "keyword", **settings}
+            assert [key for key, _ in notes.find({"when": {"lt": 2}})] == ["k"]
+            assert [key for key, _ in notes.find({"when": {"not_in": [1]}, "team": {"exists": False}})] == ["l"]
+            assert len(each.find({"when": {"gte": "2024-01-01"}})) == 1
+        later.push(tmp_path / "copied", name="later")
+        with Collection.open("later", tmp_path / "copied", encoder=WordEncoder()) as copy:
+            assert indexes(copy) == {"team": "keyword", **settings}
+            assert [key for key, _ in copy.notes("memory").find({"when": {"lt": 2}})] == ["k"]
+
+
 def test_the_key_of_tenants_keeps_its_index(opened):
     with opened(tenant_key="team", payload_indexes=False) as collection:
         collection.ingest(documents({"team": "x"}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twinvec.errors import ConfigurationError, FilterError
+from twinvec.errors import ConfigurationError, DocumentError, FilterError
 from twinvec_qdrant import Collection
 
 NOTES = [
@@ -131,7 +131,19 @@ def test_only_documents_of_the_tenants_that_came_are_pruned(shared, chunkless):
     for dry_run in (True, False):
         assert shared.ingest([bolt("b2")], prune=True, dry_run=dry_run).deleted == 1 + chunkless
     assert sorted(shared.find()) == ["a1", "a2", *(["acme3"] if chunkless else []), "b2"]
-    assert shared.ingest([], prune=True, allow_empty=True).deleted == 0
+
+
+def test_pruning_without_a_document_says_that_no_tenant_is_named(shared, place, words):
+    """A tenant that has deleted its last document would otherwise be found for ever."""
+    with Collection.open("empty", encoder=words, chunking=False, tenant_key="tenant", **place) as empty:
+        assert empty.ingest([], prune=True).deleted == 0, "there is nothing to lose"
+    for dry_run in (True, False):
+        with pytest.raises(DocumentError, match=r"names no tenant, .*collection\.find\({'tenant': \.\.\.}\)"):
+            shared.ingest([], prune=True, dry_run=dry_run)
+    report = shared.ingest([], prune=True, allow_empty=True)
+    assert report.deleted == 0
+    assert "names no tenant" in report.warnings[0]
+    assert len(shared.find()) == 3
 
 
 @pytest.mark.parametrize("key", ["", "a.b", "id", "source", 3, "with space"])

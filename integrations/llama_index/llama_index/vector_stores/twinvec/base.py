@@ -44,6 +44,7 @@ from twinvec_qdrant import (
     payload_index_types,
     query_space,
     refuse_foreign,
+    stored_ids,
     takes_foreign,
     text_ids,
     vector_space,
@@ -425,7 +426,7 @@ class TwinvecVectorStore(BasePydanticVectorStore):
         return all_of([as_filter(query.filters), {key: list(wanted) for key, wanted in named.items() if wanted}])
 
     def _selected(self, node_ids: list[str] | None, filters: AnyFilters | None) -> list[str]:
-        node_ids = None if node_ids is None else text_ids(node_ids, "node_ids")
+        node_ids = None if node_ids is None else stored_ids(self._collection, text_ids(node_ids, "node_ids"))
         if filters is None:
             return self._collection.find() if node_ids is None else node_ids
         if node_ids is None:

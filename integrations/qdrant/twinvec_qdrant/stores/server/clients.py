@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 import ssl
 import time
 import warnings
@@ -129,6 +130,22 @@ def _end_in_time(response: httpx.Response) -> None:
     end = response.request.extensions.get(_END)
     if end is not None and isinstance(response.stream, httpx.SyncByteStream):
         response.stream = _Bounded(response.stream, end, response.request)
+
+
+def _reconnect() -> None:
+    """Give the clients that a forked child has inherited connections of their own.
+
+    Two processes on one connection would read each other's answers. gRPC does the same by itself.
+    """
+    for remote in list(_observed):
+        api_client = remote.openapi_client.client
+        if not (shared := api_client._client).is_closed:
+            api_client._client = httpx.Client(**remote._rest_args)
+            api_client._client.event_hooks = shared.event_hooks
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reconnect)
 
 
 class _Bounded(httpx.SyncByteStream):

@@ -27,7 +27,7 @@ from twinvec.errors import (
     StoreUnavailableError,
 )
 from twinvec.interrupts import of_handler
-from twinvec_qdrant.stores.base import UnindexedError
+from twinvec_qdrant.stores.base import BESIDE_EARLIER, UnindexedError
 
 BUSY = frozenset({408, 429, 500, 502, 503, 504})
 """Status codes after which the same request may succeed later."""
@@ -304,8 +304,9 @@ def _unindexed_words(path: str, types: str) -> str:
     if (kind := next(usual, None)) is None:
         return f"{said}, which twinvec does not make; leave this value out of the filter"
     return (
-        f"{said}; check the spelling of the key, or add {key!r}: {kind!r} to the payload indexes that you request: "
-        f"collection.reindex(payload_indexes={{{key!r}: {kind!r}}}) or twinvec reindex --payload-index {key}:{kind}"
+        f"{said}; check the spelling of the key, or index it: "
+        f"collection.reindex(payload_indexes={{{key!r}: {kind!r}}}) or "
+        f"twinvec reindex --payload-index {key}:{kind}, {BESIDE_EARLIER}"
     )
 
 

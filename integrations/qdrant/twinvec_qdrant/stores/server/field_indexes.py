@@ -15,7 +15,7 @@ from typing import Any
 from qdrant_client import models
 
 from twinvec.errors import FilterError
-from twinvec_qdrant.stores.base import Backend, FieldIndexType
+from twinvec_qdrant.stores.base import BESIDE_EARLIER, Backend, FieldIndexType
 from twinvec_qdrant.stores.conditions import Conditions, HasText, StoreCondition, field_tests_of
 from twinvec_qdrant.stores.points import Query
 from twinvec_qdrant.stores.served_tests import fitted, unsure
@@ -95,7 +95,7 @@ class FieldIndexes(Backend):
             raise FilterError(
                 f"{self.location}: filter {key!r}: {'phrase' if test.phrase else 'text'} needs a text index "
                 f"of the key on a server; add the index by payload_indexes={{{key!r}: 'text'}}, or by "
-                f"twinvec reindex --payload-index {key}:text"
+                f"twinvec reindex --payload-index {key}:text, {BESIDE_EARLIER}"
             )
         return fitted(conditions, self._types)
 

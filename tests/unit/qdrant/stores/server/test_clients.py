@@ -4,14 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import subprocess
+import sys
+import textwrap
+import threading
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from qdrant_client import AsyncQdrantClient
 from qdrant_client.embed._inspection_cache import CACHE_STR_PATH
 
+import words as words_module
 from twinvec_qdrant import Collection
 from twinvec_qdrant.stores.server.store import connect
+
+FORKING = """
+    import os, signal, sys
+    import httpx
+    from qdrant_client import QdrantClient
+    sys.path.insert(0, sys.argv[1])
+    from words import WordEncoder
+    from twinvec_qdrant import Collection
+
+    url = sys.argv[2]
+    client = None if sys.argv[3] == "url" else QdrantClient(url, limits=httpx.Limits(), check_compatibility=False)
+    place = {"url": url} if client is None else {"client": client}
+    collection = Collection.open("notes", encoder=WordEncoder(), chunking=False, **place)
+    collection.ingest([("a", "one text"), ("b", "another text")])
+    if not (child := os.fork()):
+        signal.alarm(120)
+        os._exit(0 if collection.count() == 2 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [each.id for each in collection.get(["a"])] == ["a"]
+"""
 
 
 def test_answers_are_asked_for_without_compression(server, words):
@@ -67,3 +94,26 @@ def test_a_closed_event_loop_leaves_no_client(server, words):
 
 def _async_clients() -> int:
     return sum(type(each) is AsyncQdrantClient for each in gc.get_objects())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.parametrize("made_by", ["url", "client"])
+def test_a_forked_process_has_connections_of_its_own(server, made_by):
+    """Two processes on one connection read each other's answers."""
+    by_connection: list[tuple[int, str]] = []  # the stand-in has one thread for each connection
+
+    def served(method, path):
+        by_connection.append((threading.get_ident(), path.partition("?")[0]))
+
+    server.fault = served
+    modules = str(Path(words_module.__file__).parent)
+    program = [sys.executable, "-c", textwrap.dedent(FORKING), modules, server.url, made_by]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    of_child = {connection for connection, path in by_connection if path.endswith("/count")}
+    of_parent = {connection for connection, path in by_connection if not path.endswith("/count")}
+    assert len(of_child) == 1
+    assert of_child.isdisjoint(of_parent)
+    assert by_connection[-1][0] in {connection for connection, _ in by_connection[:-2]}, "the parent's stays open"
