@@ -166,7 +166,7 @@ def _average_precision(cosines: Values, labels: Values, axis: int = -1) -> Any:
 
 
 def _parse_binary(text: str, place: str) -> float:
-    if text not in ("0", "1"):
+    if text not in ("0", "1", "0.0", "1.0"):  # pandas writes the latter
         raise InputError(f"{place}: label {text!r} is neither 0 nor 1")
     return float(text)
 
