@@ -49,7 +49,7 @@ NOT_RUN = {
     "needs a Qdrant cluster": {"docs/how-to/tenants.md": 1},
     "needs a damaged store": {"docs/how-to/backup.md": 1},
     "needs a language model": {"docs/how-to/questions.md": 1},
-    "needs a model hub": {"docs/how-to/evaluation.md": 1, "docs/how-to/rerank.md": 1},
+    "needs a model hub": {"docs/how-to/evaluation.md": 1, "docs/how-to/rerank.md": 1, "docs/how-to/training.md": 1},
     "needs data that you bring": {
         "docs/how-to/configure.md": 1,
         "docs/how-to/evaluation.md": 1,

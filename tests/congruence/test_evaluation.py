@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import (
     BinaryClassificationEvaluator,
     EmbeddingSimilarityEvaluator,
@@ -14,6 +15,8 @@ from sentence_transformers.sentence_transformer.evaluation import (
 )
 
 from cases import as_sentence_transformers_6_2
+from models import build
+from twinvec import Encoder
 from twinvec.evaluation.beir import BeirSet
 from twinvec.evaluation.ir import evaluate_ir
 from twinvec.evaluation.pairs import LabelledPairs, Triplets, evaluate_pairs, evaluate_triplets
@@ -111,3 +114,13 @@ def test_triplets(encoder, reference):
     theirs = TripletEvaluator(anchors, positives, negatives, main_similarity_function="cosine")(reference)
     assert 0 < ours["accuracy"] < 100
     assert ours["accuracy"] == pytest.approx(100 * theirs["cosine_accuracy"], abs=CLOSE)
+
+
+def test_triplets_with_prompts_of_queries_and_documents(tmp_path):
+    prompts = {"query": "find the passage: ", "document": "one that was found, "}
+    built = build(tmp_path / "model", "bert", prompts=prompts)
+    triplets = [list(each) for each in zip(*itertools.combinations(TEXTS, 3), strict=True)]
+    ours = evaluate_triplets(Encoder(built), Triplets("made", *triplets))
+    theirs = TripletEvaluator(*triplets, main_similarity_function="cosine")
+    expected = theirs(SentenceTransformer(str(built), device="cpu"))
+    assert ours["accuracy"] == pytest.approx(100 * expected["cosine_accuracy"], abs=CLOSE)

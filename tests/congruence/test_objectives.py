@@ -7,7 +7,7 @@ import torch
 from sentence_transformers.sentence_transformer import losses as theirs
 from sentence_transformers.sentence_transformer.losses.contrastive import SiameseDistanceMetric
 from sentence_transformers.sentence_transformer.losses.triplet import TripletDistanceMetric
-from sentence_transformers.util import dot_score
+from sentence_transformers.util import dot_score, pairwise_cos_sim, pairwise_dot_score
 
 from twinvec.errors import ConfigurationError
 from twinvec.training import objectives
@@ -99,6 +99,28 @@ def test_cosine_regression(nothing):
     # theirs makes the targets float32
     expected = reference.compute_loss_from_embeddings(arms, targets)
     assert_equal(objectives.cosine_regression(*arms, targets), expected, arms)
+
+
+@pytest.mark.parametrize("negatives", [1, 3])
+@pytest.mark.parametrize(("similarity", "scale"), [("dot", 1.0), ("cosine", 1.0), ("cosine", 7.0)])
+def test_margin_mse(nothing, negatives, similarity, scale):
+    arms = vectors(2 + negatives)
+    scores = torch.linspace(-3, 5, 9 * (1 + negatives)).reshape(9, -1)  # theirs makes the scores float32
+    compare = {"dot": pairwise_dot_score, "cosine": pairwise_cos_sim}[similarity]
+    reference = theirs.MarginMSELoss(nothing, similarity_fct=lambda *pair: scale * compare(*pair))
+    margins = (scores[:, :1] - scores[:, 1:]).T.flatten()
+    anchors, positives = (arm.repeat(negatives, 1) for arm in arms[:2])
+    ours = objectives.margin_mse(anchors, positives, torch.cat(arms[2:]), margins, similarity=similarity, scale=scale)
+    assert_equal(ours, reference.compute_loss_from_embeddings(arms, scores), arms)
+
+
+def test_margin_mse_refuses_arms_that_do_not_fit():
+    arms, margins = vectors(3), torch.zeros(9)
+    for wrong in ((*arms[:2], arms[2][:4], margins), (*arms, margins[:4])):
+        with pytest.raises(ConfigurationError, match=r"margin_mse: expected two tensors \(B, D\) and one \(B,\)"):
+            objectives.margin_mse(*wrong)
+    with pytest.raises(ConfigurationError, match="margin_mse: similarity must be 'cosine' or 'dot', got 'euclidean'"):
+        objectives.margin_mse(*arms, margins, similarity="euclidean")
 
 
 @pytest.mark.parametrize(

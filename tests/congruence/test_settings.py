@@ -164,3 +164,20 @@ def test_a_module_behind_a_link_out_of_the_folder_is_refused(tiny_copy, tmp_path
     (tiny_copy / "1_Pooling").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ModelError, match="1_Pooling: is a link that leaves the model's folder"):
         Encoder(tiny_copy)
+
+
+def test_an_adapter_is_refused_with_a_way_to_merge_it(tmp_path, tiny_model):
+    """sentence-transformers saves an adapter without the model's own ``config.json``."""
+    from peft import LoraConfig, PeftModel
+    from sentence_transformers import SentenceTransformer
+
+    adapted = SentenceTransformer(str(tiny_model("bert")), device="cpu")
+    adapted.add_adapter(LoraConfig(target_modules=["query"], init_lora_weights=False))
+    adapted.save_pretrained(str(tmp_path / "adapter"))
+    with pytest.raises(UnsupportedModelError, match=r"adapter_config\.json: .* merge the adapter .*merge_and_unload"):
+        Encoder(tmp_path / "adapter")
+    model = SentenceTransformer(str(tiny_model("bert")), device="cpu")
+    model[0].auto_model = PeftModel.from_pretrained(model[0].auto_model, tmp_path / "adapter").merge_and_unload()
+    model.save_pretrained(str(tmp_path / "merged"))
+    texts = ["the quick fox", "a lazy dog"]
+    np.testing.assert_allclose(Encoder(tmp_path / "merged").encode(texts), adapted.encode(texts), atol=1e-5)

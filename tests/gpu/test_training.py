@@ -106,6 +106,7 @@ OBJECTIVES = {
         {"sentence1": a["anchor"], "sentence2": a["positive"], "label": n % 2} for n, a in enumerate(PAIRS)
     ],
     "cosine_regression": [{"sentence1": a["anchor"], "sentence2": a["positive"], "score": 0.5} for a in PAIRS],
+    "margin_mse": [{**a, "negatives": ["all about", "nothing"], "scores": [0.9, 0.1, 0.3]} for a in PAIRS],
     "softmax": [
         {"sentence1": a["anchor"], "sentence2": a["positive"], "label": "abc"[n % 3]} for n, a in enumerate(PAIRS)
     ],

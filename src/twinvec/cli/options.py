@@ -291,6 +291,8 @@ class TaskOptions:
         given["measures"] = [name.strip().lower() for name in self.measures.split(",") if name.strip()]
         with wrong_usage():
             deepest(given["measures"])
+        if self.measures != TaskOptions.measures:
+            given["question_measures"] = given["measures"]
         return load_tasks(**given, corpus_optional=corpus_optional)
 
 

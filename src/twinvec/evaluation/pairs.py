@@ -7,6 +7,7 @@ all answers belongs to a question.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from twinvec.errors import InputError
 from twinvec.evaluation.beir import BeirSet
-from twinvec.evaluation.models.text_model import TextModel, encode_pairs
+from twinvec.evaluation.models.text_model import TextModel, check_text_model, encode_pairs, once_each
 from twinvec.evaluation.statistics import RESAMPLES, Values, check_resamples, interval, share
 from twinvec.evaluation.sts import pair_similarities
 from twinvec.evaluation.tsv import check_columns, data_name, read_columns, read_table
@@ -116,7 +117,7 @@ def evaluate_pairs(
     check_data(data, LabelledPairs, "data", "LabelledPairs(...), as load_labelled_pairs returns them")
     check_resamples(resamples)
     sklearn = import_sklearn_metrics()
-    cosines = _cosines(model, data.first, data.second, progress)
+    cosines = pair_similarities(*encode_pairs(model, data.first, data.second, progress=progress))["cosine"]
     false_rates, true_rates, levels = sklearn.roc_curve(data.labels, cosines, drop_intermediate=False)
     positives = float(data.labels.sum())
     negatives = len(data.labels) - positives
@@ -137,13 +138,15 @@ def evaluate_pairs(
 
 
 def evaluate_triplets(model: TextModel, data: Triplets, *, progress: bool = False) -> dict[str, Any]:
-    """Measure how often the positive is nearer than the negative.
+    """Measure how often the positive is nearer than the negative. Anchors are queries, the other texts documents.
 
     Figures: ``accuracy`` with its interval; ``margin``, the mean difference of the cosines; ``rows``.
     """
     check_data(data, Triplets, "data", "Triplets(...), as load_triplets returns them")
-    near = _cosines(model, data.anchors, data.positives, progress)
-    far = _cosines(model, data.anchors, data.negatives, progress)
+    check_text_model(model, "encode_query", "encode_document")
+    anchors = once_each(model.encode_query, data.anchors)
+    texts = once_each(partial(model.encode_document, progress=progress), [*data.positives, *data.negatives])
+    near, far = (pair_similarities(anchors, part)["cosine"] for part in np.split(texts, 2))
     gaps = near - far
     accuracy, bounds = share(gaps > 0)
     return {
@@ -162,12 +165,8 @@ def _average_precision(cosines: Values, labels: Values, axis: int = -1) -> Any:
     return found if cosines.ndim > 1 else found[0]
 
 
-def _cosines(model: TextModel, first: list[str], second: list[str], progress: bool) -> Values:
-    return pair_similarities(*encode_pairs(model, first, second, progress=progress))["cosine"]
-
-
 def _parse_binary(text: str, place: str) -> float:
-    if text not in ("0", "1"):
+    if text not in ("0", "1", "0.0", "1.0"):  # pandas writes the latter
         raise InputError(f"{place}: label {text!r} is neither 0 nor 1")
     return float(text)
 

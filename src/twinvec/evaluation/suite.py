@@ -61,7 +61,8 @@ _SINGLE_SETS = {"nli_train": NliSet, "winogender": bias.WinogenderSet}
 
 @dataclass(frozen=True)
 class Tasks:
-    """The data to measure on, read and checked; ``measures``, ``rerank`` and ``candidates`` are for retrieval sets.
+    """The data to measure on, read and checked; ``measures``, ``rerank`` and ``candidates`` are for retrieval sets, and
+    ``question_measures`` for questions.
 
     Raises InputError for data of a wrong type, and ConfigurationError for another wrong field.
     """
@@ -76,6 +77,7 @@ class Tasks:
     winogender: bias.WinogenderSet | None = None
     winobias: bias.WinobiasSet | None = None
     measures: tuple[str, ...] = MEASURES
+    question_measures: tuple[str, ...] = QUESTION_MEASURES
     rerank: str | None = None
     candidates: int = 100
 
@@ -87,7 +89,8 @@ class Tasks:
             check_settings(getattr(self, name), kind, name)
         if self.winobias is not None:
             mapping(self.winobias, "winobias")
-        deepest(self.measures)  # raises for an unknown measure
+        for measures in (self.measures, self.question_measures):
+            deepest(measures)  # raises for an unknown measure
         if self.rerank is not None:
             string(self.rerank, "rerank")
         check_limit(self.candidates, "candidates")
@@ -116,6 +119,7 @@ def load_tasks(
     winogender: Path | None = None,
     winobias: Path | None = None,
     measures: Sequence[str] = MEASURES,
+    question_measures: Sequence[str] = QUESTION_MEASURES,
     rerank: str | None = None,
     candidates: int = Tasks.candidates,
     corpus_optional: bool = False,
@@ -126,7 +130,9 @@ def load_tasks(
     and MissingExtraError for a package that is not installed.
     """
     wanted = as_list(measures, "measures", "measures")
-    deepest(wanted)  # raises for an unknown measure
+    for_questions = as_list(question_measures, "question_measures", "measures")
+    for names in (wanted, for_questions):
+        deepest(names)  # raises for an unknown measure
     tasks = Tasks(
         sts=_named(sts, "sts", load_sts),
         ir=_named(ir, "ir", lambda path: load_beir(path, split, corpus_optional=corpus_optional)),
@@ -138,6 +144,7 @@ def load_tasks(
         winogender=_single(winogender, "winogender", bias.load_winogender),
         winobias=_single(winobias, "winobias", bias.load_winobias),
         measures=tuple(dict.fromkeys(wanted)),
+        question_measures=tuple(dict.fromkeys(for_questions)),
         rerank=rerank,
         candidates=candidates,
     )
@@ -266,7 +273,7 @@ def _evaluate_model(
         sts=each(evaluate_sts, tasks.sts),
         ir=ir,
         reranked=_reranked(ir, tasks, reranker, options),
-        questions=each(evaluate_ir, tasks.questions, measures=QUESTION_MEASURES),
+        questions=each(evaluate_ir, tasks.questions, measures=tasks.question_measures),
         nli=each(evaluate_nli, tasks.nli, train=tasks.nli_train, head=head),
         pairs=each(evaluate_pairs, tasks.pairs),
         triplets={name: evaluate_triplets(model, data, progress=progress) for name, data in tasks.triplets.items()},
@@ -308,7 +315,7 @@ def _evaluate_words(tasks: Tasks, reranker: Reranker | None, options: dict[str, 
         BM25,
         ir=ir,
         reranked=_reranked(ir, tasks, reranker, options),
-        questions={name: searched(data, QUESTION_MEASURES) for name, data in tasks.questions.items()},
+        questions={name: searched(data, tasks.question_measures) for name, data in tasks.questions.items()},
     )
 
 

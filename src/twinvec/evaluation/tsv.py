@@ -26,6 +26,8 @@ def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, tuple[str,
     character like any other. Raises InputError if the file cannot be read, is empty, lacks a column or rows, or if a
     row is malformed.
     """
+    if path.suffix.lower() == ".parquet":
+        raise InputError(f"{path}: is a Parquet file; expected a .tsv file with the columns {', '.join(columns)}")
     rows: list[tuple[str, tuple[str, ...]]] = []
     reader = csv.reader(read_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
     filled = filter(None, reader)

@@ -92,6 +92,7 @@ def read_backbone(folder: Path, sentence_config: dict[str, Any]) -> BackboneSpec
     Raise ModelIntegrityError for malformed settings, and UnsupportedModelError for an adapter, a ``model_type`` that is
     not in ``BACKBONES``, or a setting that changes the states and is not supported.
     """
+    _refuse_adapter(folder)
     path = folder / "config.json"
     config = read_object(path)
     _refuse_backbone(path, config)
@@ -113,12 +114,18 @@ def read_backbone(folder: Path, sentence_config: dict[str, Any]) -> BackboneSpec
     )
 
 
-def _refuse_backbone(path: Path, config: dict[str, Any]) -> None:
-    adapter = path.with_name("adapter_config.json")
+def _refuse_adapter(folder: Path) -> None:
+    """Raise UnsupportedModelError for an adapter, which sentence-transformers saves without the model's own files."""
+    adapter = folder / "adapter_config.json"
     if adapter.is_file():
         raise UnsupportedModelError(
-            f"{adapter}: adapters are not supported; merge the adapter into the model's weights"
+            f"{adapter}: adapters are not supported; merge the adapter into the model's weights: load the base model "
+            "with sentence-transformers, set model[0].auto_model = peft.PeftModel.from_pretrained("
+            "model[0].auto_model, ADAPTER).merge_and_unload(), and save it with model.save_pretrained(FOLDER)"
         )
+
+
+def _refuse_backbone(path: Path, config: dict[str, Any]) -> None:
     code = "; the model has code of its own (auto_map), which twinvec does not run" if "auto_map" in config else ""
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in BACKBONES:

@@ -96,5 +96,10 @@ def check_info_nce(anchors_BD: Tensor, candidates_ND: Tensor, scale: float, simi
         )
     if not 0 < scale < float("inf"):
         raise ConfigurationError(f"info_nce: scale must be positive and finite, got {scale}")
+    check_similarity("info_nce", similarity)
+
+
+def check_similarity(objective: str, similarity: str) -> None:
+    """Raise ConfigurationError, which begins with ``objective``, if a similarity is unknown."""
     if similarity not in ("cosine", "dot"):
-        raise ConfigurationError(f"info_nce: similarity must be 'cosine' or 'dot', got {similarity!r}")
+        raise ConfigurationError(f"{objective}: similarity must be 'cosine' or 'dot', got {similarity!r}")

@@ -18,6 +18,7 @@ from torch import Tensor  # noqa: E402 - as above
 from torch.nn import functional  # noqa: E402 - as above
 
 from twinvec.training.info_nce import Similarity as Similarity  # noqa: E402 - as above
+from twinvec.training.info_nce import check_similarity  # noqa: E402 - as above
 from twinvec.training.info_nce import info_nce as info_nce  # noqa: E402 - as above
 
 Distance = Literal["cosine", "euclidean", "manhattan"]
@@ -97,6 +98,42 @@ def cosine_regression(u_BD: Tensor, v_BD: Tensor, targets_B: Tensor) -> Tensor:
     _check_pairs("cosine_regression", u_BD, v_BD, targets_B)
     cosines_B = torch.cosine_similarity(u_BD, v_BD)
     return functional.mse_loss(cosines_B, targets_B.to(cosines_B.dtype))
+
+
+def margin_mse(
+    anchors_BD: Tensor,
+    positives_BD: Tensor,
+    negatives_BD: Tensor,
+    margins_B: Tensor,
+    *,
+    similarity: Similarity = "cosine",
+    scale: float = 1.0,
+) -> Tensor:
+    """Mean squared error between the margin of each positive over its negative and the margin of a teacher (Hofstätter
+    et al. 2020, Margin-MSE).
+
+        loss = 1/B sum_i  (s(a_i, p_i) - s(a_i, n_i) - m_i)^2,    s(a, b) = scale * similarity(a, b)
+
+    Args:
+        anchors_BD: The anchor of each negative.
+        positives_BD: The positive of each anchor.
+        negatives_BD: One negative for each row.
+        margins_B: The teacher's score of the positive minus its score of the negative.
+        similarity: "cosine", or "dot" for the dot product of the vectors, as in the paper and sentence-transformers.
+        scale: Factor of the similarity. Cosines reach margins from -2 * scale to 2 * scale.
+
+    Raises:
+        ConfigurationError: shapes do not fit, or ``similarity`` is unknown.
+    """
+    _check_pairs("margin_mse", anchors_BD, positives_BD, margins_B)
+    _check_pairs("margin_mse", anchors_BD, negatives_BD, margins_B)
+    check_similarity("margin_mse", similarity)
+    if similarity == "cosine":
+        anchors_BD, positives_BD, negatives_BD = (
+            functional.normalize(vectors_BD, dim=-1) for vectors_BD in (anchors_BD, positives_BD, negatives_BD)
+        )
+    found_B = (anchors_BD * (positives_BD - negatives_BD)).sum(dim=-1) * scale
+    return functional.mse_loss(found_B, margins_B.to(found_B.dtype))
 
 
 def pair_features(u_BD: Tensor, v_BD: Tensor, concatenation: str = "u,v,|u-v|") -> Tensor:

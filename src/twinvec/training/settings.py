@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-Role = Literal["anchor", "positive", "negative", "negatives", "sentence1", "sentence2", "label", "score"]
+Role = Literal["anchor", "positive", "negative", "negatives", "sentence1", "sentence2", "label", "score", "scores"]
 
 
 class Section(BaseModel):
@@ -61,6 +61,14 @@ class Regression(Section):
     name: Literal["cosine_regression"]
 
 
+class MarginMSE(Section):
+    """Settings of ``objectives.margin_mse``: learn the margins of a teacher, such as a cross-encoder."""
+
+    name: Literal["margin_mse"]
+    similarity: Literal["cosine", "dot"] = "cosine"
+    scale: float = Field(default=1.0, gt=0)
+
+
 class Softmax(Section):
     """Settings of ``objectives.softmax_classification``; the head is saved with the model."""
 
@@ -90,7 +98,7 @@ class Graded(Section):
 
 
 Objective = Annotated[
-    InfoNCE | Triplet | Contrastive | Regression | Softmax | Binary | Graded, Field(discriminator="name")
+    InfoNCE | Triplet | Contrastive | Regression | MarginMSE | Softmax | Binary | Graded, Field(discriminator="name")
 ]
 
 
@@ -109,6 +117,7 @@ ROLES: dict[str, Roles] = {
     "contrastive": Roles(("sentence1", "sentence2", "label")),
     "online_contrastive": Roles(("sentence1", "sentence2", "label")),
     "cosine_regression": Roles(("sentence1", "sentence2", "score"), scores=(-1.0, 1.0)),
+    "margin_mse": Roles(("anchor", "positive", "negatives", "scores")),
     "softmax": Roles(("sentence1", "sentence2", "label")),
     "binary": Roles(("anchor", "positive"), ("negatives",)),
     "graded": Roles(("sentence1", "sentence2", "score")),
@@ -116,7 +125,8 @@ ROLES: dict[str, Roles] = {
     "sts": Roles(("sentence1", "sentence2", "score"), scores=(-math.inf, math.inf)),
 }
 """Objective -> its roles; "pairs" and "sts" are for measuring. ``negatives`` is any number of texts: a list, or several
-columns; ``label`` is 0 or 1 (for softmax any text or whole number); ``score`` is a number."""
+columns; ``label`` is 0 or 1 (for softmax any text or whole number); ``score`` is a number; ``scores`` are numbers, also
+in a list or in several columns: a teacher's score of the positive, then of each negative."""
 
 
 class Source(Section):
@@ -128,7 +138,7 @@ class Source(Section):
     """Name in reports; default: the file's name."""
     columns: dict[Role, str | list[str]] = {}
     """Role -> column of the file; default: the column with the role's name. ``negatives`` may be several columns, or
-    none (``[]``)."""
+    none (``[]``); ``scores`` may be several columns."""
     score_range: tuple[float, float] | None = (0.0, 1.0)
     """Lowest and highest score of the file; scores are scaled from this range to 0..1. None leaves scores unchanged:
     they must be from -1 to 1 for cosine_regression, from 0 to 1 for graded."""

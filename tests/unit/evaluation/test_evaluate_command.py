@@ -50,6 +50,18 @@ def test_evaluate_prints_tables_for_people(twinvec, write, beir, model):
         assert part in done.out
 
 
+@pytest.mark.parametrize("system", ["bm25", "model"])
+def test_questions_are_measured_by_the_given_measures(twinvec, write, model, system):
+    questions = write("q.tsv", "anchor\tpositive\nwho is me\tme\nwhere is here\there\n")
+    arguments = ["evaluate", model if system == "model" else system, "--questions", questions, "--json"]
+    for more, expected in (
+        ([], {"precision@1", "mrr@10", "ndcg@10", "recall@10"}),
+        (["--measures", "recall@2,mrr@1"], {"recall@2", "mrr@1"}),
+    ):
+        [found] = json.loads(twinvec(*arguments, *more).out)["questions"].values()
+        assert {name for name in found if "@" in name and "interval" not in name} == expected
+
+
 @pytest.mark.slow
 def test_every_kind_of_task_is_measured(twinvec, write, model):
     arguments = [

@@ -30,6 +30,11 @@ def test_labelled_pairs_by_hand(write, table_model):
     assert found["rows"] == 4
 
 
+def test_labels_may_be_floats(write):
+    data = load_labelled_pairs(write("p.tsv", HEADER + "1.0\tx\ta\n0.0\tx\tb\n"))
+    assert data.labels.tolist() == [1, 0]
+
+
 def test_a_threshold_gives_the_accuracy_that_it_stands_for(table_model):
     random = np.random.default_rng(3)
     vectors = {str(row): random.normal(size=3) for row in range(80)}
@@ -74,6 +79,12 @@ def test_questions_share_their_answers(write, table_model):
 @pytest.mark.parametrize(
     ("load", "name", "content", "said"),
     [
+        (
+            load_labelled_pairs,
+            "p.parquet",
+            "PAR1",
+            "p.parquet: is a Parquet file; expected a .tsv file with the columns label, sentence1, sentence2",
+        ),
         (load_labelled_pairs, "p.tsv", HEADER + "1\ta\tb\n2\ta\tb\n", "p.tsv:3: label '2' is neither 0 nor 1"),
         (load_labelled_pairs, "p.tsv", HEADER + "1\ta\tb\n", "p.tsv: every label is 1"),
         (load_labelled_pairs, "p.tsv", "", "p.tsv: the file is empty"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -44,8 +45,13 @@ def encode_distinct(model: TextModel, texts: Sequence[str], *, progress: bool = 
     Raise ConfigurationError unless ``model`` is a model.
     """
     check_text_model(model, "encode")
+    return once_each(partial(model.encode, progress=progress), texts)
+
+
+def once_each(encode: Callable[[list[str]], Any], texts: Sequence[str]) -> FloatArray:
+    """Return the vectors of texts, (n, dim), float32; ``encode`` gets each distinct text once."""
     unique, inverse = distinct(list(texts))
-    vectors: FloatArray = np.asarray(model.encode(unique, progress=progress), dtype=np.float32)
+    vectors: FloatArray = np.asarray(encode(unique), dtype=np.float32)
     return vectors[inverse]
 
 

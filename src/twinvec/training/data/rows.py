@@ -1,6 +1,7 @@
 """Rows of training files, all checked on opening. The files stay on disk; memory holds 8 bytes for each text and row.
 
-A row is a dict from role (``settings.Role``) to text; ``negatives`` is a list, ``label`` an int, ``score`` a float.
+A row is a dict from role (``settings.Role``) to text; ``negatives`` is a list, ``label`` an int, ``score`` a float,
+``scores`` a list of floats: of the positive, then of each negative.
 Row numbers in errors count from 1, without the header line and blank lines.
 """
 
@@ -33,6 +34,9 @@ _SHOWN = 10
 _NEGATIVES = re.compile(r"(hard[ _-]?)?neg(ative)?s?[ _-]?\d*", re.IGNORECASE)
 """Names of columns of hard negatives in files of other tools, such as ``negative_1`` (sentence-transformers)."""
 
+_SEVERAL = ("negatives", "scores")
+"""Roles that may have several columns."""
+
 Row = dict[str, Any]
 
 
@@ -46,6 +50,7 @@ class Rows:
         negative_hashes: For "binary", hashes of all negatives: (negatives,), int64.
         labels: For softmax, the names of the classes, in their order.
         classes: For softmax, class -> number of rows in this file.
+        largest_margin: For margin_mse, the largest difference between the score of a positive and that of its negative.
     """
 
     name: str
@@ -55,6 +60,7 @@ class Rows:
     negative_hashes: npt.NDArray[np.int64]
     labels: tuple[str, ...]
     classes: dict[str, int]
+    largest_margin: float
     _table: Any
     _reader: _Reader
 
@@ -138,9 +144,10 @@ def open_rows(source: Source, objective: str, cache: Path, *, progress: bool = F
         table = table.select(range(min(source.limit, len(table))))
     table = table.select_columns(reader.used)
     _warn_of_class_names(table.features, source.path, objective)
-    texts = [role for role in ROLES[objective].needed if role not in ("label", "score")]
+    texts = [role for role in ROLES[objective].needed if role not in ("negatives", "label", "score", "scores")]
     hashes, negatives, negative_hashes = array("q"), array("q"), array("q")
     classes: Counter[str] = Counter()
+    margin = 0.0
     own: dict[Role, list[int]] = {"anchor": [], "positive": []}
     with progress_bar("Reading", len(table), "rows", shown=progress) as advance:
         for number, row in enumerate(reader.all_rows(table, advance), start=1):
@@ -152,9 +159,10 @@ def open_rows(source: Source, objective: str, cache: Path, *, progress: bool = F
                 negative_hashes.extend(others)
             if objective == "softmax":
                 classes[row["label"]] += 1
-            for role, found in own.items():
-                if role in hashed and hashed[role] in (hashed.get("negative"), *others):
-                    found.append(number)
+            margin = max([margin, *(abs(row["scores"][0] - score) for score in row.get("scores", ()))])
+            for role in own.keys() & hashed.keys():
+                if hashed[role] in (hashed.get("negative"), *others):
+                    own[role].append(number)
     if not hashes:
         raise DocumentError(f"{source.path}: has no rows")
     _warn_of_own_negatives(own, source.path)
@@ -166,6 +174,7 @@ def open_rows(source: Source, objective: str, cache: Path, *, progress: bool = F
         negative_hashes=np.frombuffer(negative_hashes, dtype=np.int64),
         labels=tuple(sorted(classes)),
         classes=dict(sorted(classes.items())),
+        largest_margin=margin,
         _table=table,
         _reader=reader,
     )
@@ -220,7 +229,7 @@ class _Reader:
                     f"{source.path}: has no column {missing[0]!r}{purpose}; its columns are {', '.join(columns)} "
                     "(columns: {role: column} maps them)"
                 )
-            if len(wanted) > 1 and role != "negatives":
+            if len(wanted) > 1 and role not in _SEVERAL:
                 raise ConfigurationError(f"{source.path}: {role!r} takes one column, got {', '.join(wanted)}")
             if not missing:
                 self._columns[role] = wanted
@@ -252,6 +261,8 @@ class _Reader:
             where = f"{self._path}, row {index + 1}, field {columns[0]!r}"
             if role == "negatives":
                 row[role] = self._negatives([values[column] for column in columns], where)
+            elif role == "scores":
+                row[role] = self._scores([values[column] for column in columns], len(row["negatives"]), where)
             elif role == "score":
                 row[role] = self._score(values[columns[0]], where)
             elif role == "label":
@@ -261,10 +272,24 @@ class _Reader:
         return row
 
     def _negatives(self, values: list[Any], where: str) -> list[str]:
-        texts: list[Any] = []
-        for value in values:
-            texts.extend(value if isinstance(value, list) else [value])
-        return [_text(text, where) for text in texts if text is not None and text != ""]
+        return [_text(text, where) for text in _flat(values)]
+
+    def _scores(self, values: list[Any], negatives: int, where: str) -> list[float]:
+        """Return the scores of the positive and of the negatives; a single number is the margin over one negative."""
+        given = _flat(values)
+        scores = [score for score in map(_number, given) if score is not None]
+        if len(scores) < len(given):
+            wrong = next(value for value in given if _number(value) is None)
+            raise DocumentError(f"{where}: expected a number, got {wrong!r}")
+        if not negatives:
+            raise DocumentError(f"{where}: the row has no negatives; 'twinvec mine' finds some, or leave the row out")
+        if len(scores) == negatives == 1:
+            return [*scores, 0.0]
+        if len(scores) != negatives + 1:
+            raise DocumentError(
+                f"{where}: expected {negatives + 1} scores, of the positive and of each negative, got {len(scores)}"
+            )
+        return scores
 
     def _score(self, value: Any, where: str) -> float:
         score = _number(value)
@@ -297,6 +322,12 @@ def _require_no_other_negatives(source: Source, objective: str, columns: Sequenc
         f"{', '.join(map(repr, others))}; 'columns: {{negatives: {shown}}}' uses {them}, "
         f"'columns: {{negatives: []}}' leaves {them} out"
     )
+
+
+def _flat(values: list[Any]) -> list[Any]:
+    """Return the values of all columns and lists, without empty ones."""
+    found = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    return [each for each in found if each is not None and each != ""]
 
 
 def _text(value: Any, where: str) -> str:

@@ -22,7 +22,7 @@ from twinvec.training.losses.distributed import average, gather, share_of_batch,
 from twinvec.training.losses.gradient_cache import embed_in_two_passes
 from twinvec.training.losses.negatives_mask import PairTexts
 from twinvec.training.losses.tiled_info_nce import InfoNCESettings, tiled_info_nce
-from twinvec.training.objectives import Distance
+from twinvec.training.objectives import Distance, Similarity
 
 _ON_CPU = (1024, 6144)  # token budget, kept tokens; a CPU is fastest while a chunk fits in its cache
 _ELSEWHERE = (16384, 16384)
@@ -88,6 +88,30 @@ class CosineRegressionLoss(VectorLoss):
 
     def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
         return objectives.cosine_regression(*_pair(vectors), _required(labels))
+
+
+class MarginMSELoss(VectorLoss):
+    """``objectives.margin_mse`` over anchors, positives and negatives, of which an anchor may have several.
+
+    ``labels`` has a row for each negative: the row of its anchor, and the teacher's margin.
+    """
+
+    def __init__(self, similarity: Similarity = "cosine", scale: float = 1.0) -> None:
+        super().__init__()
+        self.similarity: Similarity = similarity
+        self.scale = scale
+
+    def forward(self, vectors: list[Tensor], labels: Tensor | None, hashes: list[Tensor] | None) -> Tensor:
+        if len(vectors) != 3:
+            raise ConfigurationError(
+                f"margin_mse: expected 3 columns (anchors, positives, negatives), got {len(vectors)}"
+            )
+        anchors, positives, negatives = vectors
+        owners, margins = _required(labels).unbind(dim=-1)
+        owners = owners.long()
+        return objectives.margin_mse(
+            anchors[owners], positives[owners], negatives, margins, similarity=self.similarity, scale=self.scale
+        )
 
 
 class SoftmaxLoss(VectorLoss):
@@ -166,7 +190,8 @@ class EmbeddingLoss(nn.Module):
             vectors = list(torch.split(served_MD, rows))
             if not gathered:
                 loss: Tensor = self.loss(vectors, labels, hashes or None)
-                return loss if self.loss.whole_batch else loss * share_of_batch(rows[0], loss.device)
+                counted = rows[0] if labels is None else len(labels)
+                return loss if self.loss.whole_batch else loss * share_of_batch(counted, loss.device)
             all_labels = None if labels is None else gather(labels)
             whole: Tensor = self.loss(list(map(gather, vectors)), all_labels, list(map(gather, hashes)) or None)
             # each process has its own part of the gradient, and the parts are averaged: multiply by their number

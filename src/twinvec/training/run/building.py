@@ -74,6 +74,8 @@ def build_parts(config: TrainConfig, sources: list[Rows], cache: Path) -> Parts:
 def _encoder_parts(config: TrainConfig, sources: list[Rows], cache: Path) -> Parts:
     model = _build_encoder(config)
     loss = _build_loss(config, model, sources[0].labels)
+    if isinstance(config.objective, settings.MarginMSE):
+        _warn_of_far_margins(config.objective, sources, isinstance(model[-1], Normalize))
     hashed = isinstance(config.objective, settings.InfoNCE) and config.objective.mask_texts
     roles = list(dict.fromkeys(role for rows in sources for role in rows.roles))
     collator = TextCollator(with_prompts(model), roles, hashed)
@@ -208,6 +210,19 @@ def _build_loss(config: TrainConfig, model: SentenceTransformer, labels: tuple[s
     )
 
 
+def _warn_of_far_margins(objective: settings.MarginMSE, sources: list[Rows], normalizes: bool) -> None:
+    """Warn if the teacher's margins are larger than the model's can be."""
+    largest = max(rows.largest_margin for rows in sources)
+    if largest > 2 * objective.scale and (normalizes or objective.similarity == "cosine"):
+        logger.warning(
+            "objective.scale: the teacher's margins are up to %.4g, but those of vectors of length 1 at most 2 * scale "
+            "(%.4g); try a scale of about %.2g",
+            largest,
+            2 * objective.scale,
+            largest,
+        )
+
+
 def _build_cross_encoder(config: TrainConfig) -> CrossEncoder:
     """Return a cross-encoder: with one output, the model unchanged; otherwise, its backbone with a new classifier."""
     with _naming_the_field():
@@ -315,6 +330,8 @@ def _vector_loss(objective: Any, dim: int, labels: tuple[str, ...]) -> losses.Ve
             return losses.TripletLoss(**given)
         case settings.Regression():
             return losses.CosineRegressionLoss()
+        case settings.MarginMSE():
+            return losses.MarginMSELoss(**given)
         case settings.Softmax():
             return losses.SoftmaxLoss(dim, labels, **given)
         case _:

@@ -105,7 +105,7 @@ class TrainConfig(settings.Section):
         roles = settings.ROLES[self.objective.name]
         for index, source in enumerate(self.data):
             if "score_range" in source.model_fields_set and "score" not in roles.needed:
-                raise ValueError(f"data.{index}.score_range: objective {self.objective.name!r} has no scores")
+                raise ValueError(f"data.{index}.score_range: objective {self.objective.name!r} has no column 'score'")
             unknown = sorted(set(source.columns) - set(roles.needed) - set(roles.optional))
             if unknown:
                 raise ValueError(
@@ -174,6 +174,7 @@ _LOSSES = {
     "CosineSimilarityLoss": "cosine_regression",
     "CoSENTLoss": "cosine_regression, for rows of the same kind",
     "AnglELoss": "cosine_regression, for rows of the same kind",
+    "MarginMSELoss": "margin_mse with 'similarity: dot'",
     "SoftmaxLoss": "softmax",
     "MatryoshkaLoss": "the objective that it wraps, and the field 'matryoshka'",
     "BinaryCrossEntropyLoss": "binary, or graded for pairs with a label or a score",

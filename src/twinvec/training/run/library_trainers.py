@@ -80,6 +80,9 @@ class TextCollator:
             if role in self.valid_label_columns:
                 batch["label"] = torch.tensor([row[role] for row in rows])
                 continue
+            if role == "scores":
+                batch["label"] = torch.tensor([each for place, row in enumerate(rows) for each in _margins(place, row)])
+                continue
             ragged = role == "negatives"
             texts = [text for row in rows for text in row.get(role, ())] if ragged else [row[role] for row in rows]
             features = self.preprocess(texts or [""], role)
@@ -89,6 +92,12 @@ class TextCollator:
                 features["text_hash"] = text_hashes(texts)
             batch |= {f"{role}_{name}": values for name, values in features.items()}
         return batch
+
+
+def _margins(place: int, row: dict[str, Any]) -> list[tuple[float, float]]:
+    """Return for each negative of a row the place of the row, and the teacher's margin of its positive."""
+    positive, *negatives = row["scores"]
+    return [(float(place), positive - negative) for negative in negatives]
 
 
 class TrainerOverrides:

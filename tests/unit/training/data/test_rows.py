@@ -67,6 +67,57 @@ def test_columns_may_have_other_names(tmp_path):
     assert found == [{"anchor": "a", "positive": "b", "negatives": ["c", "d"]}]
 
 
+ARMS = {"anchor": "a", "positive": "b"}
+
+
+def test_scores_of_a_teacher_belong_to_the_positive_and_to_each_negative(tmp_path):
+    rows = [
+        {**ARMS, "negatives": ["c", "d"], "scores": [3, "-1.5", 0.5]},
+        {**ARMS, "negatives": "c", "scores": 2.5},
+        {**ARMS, "negatives": ["c"], "scores": [-4]},
+    ]
+    path = write(tmp_path / "rows.jsonl", rows)
+    opened = open_rows(Source(path=path), "margin_mse", tmp_path / "cache")
+    assert [row["scores"] for row in opened.rows(range(3))] == [[3.0, -1.5, 0.5], [2.5, 0.0], [-4.0, 0.0]]
+    assert opened.largest_margin == 4.5
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_negatives_and_their_scores_may_lie_in_several_columns(tmp_path, suffix):
+    names = ("anchor", "positive", "negative_1", "negative_2", "score", "score_1", "score_2")
+    empty = "" if suffix == ".csv" else None
+    rows = [
+        dict(zip(names, values, strict=True))
+        for values in (("a", "b", "c", "d", "1", "2", "3"), ("a", "b", "c", empty, "1", "2", empty))
+    ]
+    columns = {"negatives": ["negative_1", "negative_2"], "scores": ["score", "score_1", "score_2"]}
+    found = read(write(tmp_path / f"rows{suffix}", rows), "margin_mse", columns=columns)
+    assert [(row["negatives"], row["scores"]) for row in found] == [(["c", "d"], [1, 2, 3]), (["c"], [1, 2])]
+
+
+@pytest.mark.parametrize(
+    ("negatives", "scores", "message"),
+    [
+        (["c", "d"], [1, 2], "expected 3 scores, of the positive and of each negative, got 2"),
+        (["c", "d"], [1], "expected 3 scores, of the positive and of each negative, got 1"),
+        (["c"], [1, 2, 3], "expected 2 scores, of the positive and of each negative, got 3"),
+        (["c"], [], "expected 2 scores, of the positive and of each negative, got 0"),
+        (["c"], [1, "high"], "expected a number, got 'high'"),
+        (["c"], [1, float("nan")], "expected a number, got nan"),
+        ([], [1], "the row has no negatives; 'twinvec mine' finds some, or leave the row out"),
+    ],
+)
+def test_scores_that_do_not_fit_the_negatives_are_refused(tmp_path, negatives, scores, message):
+    good = {**ARMS, "negatives": ["c"], "scores": [1, 2]}
+    path = tmp_path / "rows.parquet"
+    if all(isinstance(score, int | float) for score in scores):
+        write(path, [good, {**ARMS, "negatives": negatives, "scores": scores}])
+    else:
+        path = write(path.with_suffix(".jsonl"), [good, {**ARMS, "negatives": negatives, "scores": scores}])
+    with pytest.raises(DocumentError, match=re.escape(f"row 2, field 'scores': {message}")):
+        read(path, "margin_mse")
+
+
 def test_scores_are_scaled_to_0_to_1(tmp_path):
     path = write(tmp_path / "rows.tsv", [{"score": "3.5", "sentence1": "a", "sentence2": "b"}])
     assert read(path, "cosine_regression", score_range=(1, 5))[0]["score"] == pytest.approx(0.625)

@@ -200,6 +200,17 @@ def test_triplet_equals_theirs(model):
     assert_same(step(model, losses.EmbeddingLoss(model, losses.TripletLoss(), token_budget=30), arms), expected)
 
 
+def test_margins_of_a_teacher_equal_theirs(model):
+    model.eval()
+    scores = torch.tensor([[0.9, 0.1, 0.3], [0.4, 0.5, 0.0], [0.7, -0.2, 0.2], [1.0, 0.8, 0.9]])
+    reference = theirs.MarginMSELoss(model)
+    expected = step(model, reference, features(model, ANCHORS, POSITIVES, NEGATIVES, NEGATIVES[::-1]), scores)
+    labels = torch.tensor([(row, scores[row, 0] - scores[row, place]) for place in (1, 2) for row in range(4)])
+    arms = features(model, ANCHORS, POSITIVES, [*NEGATIVES, *NEGATIVES[::-1]])
+    ours = losses.EmbeddingLoss(model, losses.MarginMSELoss("dot"), token_budget=30, kept_tokens=0)
+    assert_same(step(model, ours, arms, labels), expected)
+
+
 def test_softmax_equals_theirs_in_the_model_and_the_head(model):
     model.eval()
     ours = losses.SoftmaxLoss(384, ["yes", "no", "perhaps"])

@@ -254,7 +254,7 @@ WRONG = {
     ),
     "a range of scores that are not numbers": (
         changed(data=[{"path": "rows.jsonl", "score_range": [0, 5]}]),
-        "data.0.score_range: objective 'info_nce' has no scores",
+        "data.0.score_range: objective 'info_nce' has no column 'score'",
     ),
     "half precision on a CPU": (
         changed(device="cpu", schedule={"precision": "float16"}),

@@ -18,6 +18,7 @@ LOSSES = [
     "softmax",
     "triplet",
     "cosine_regression",
+    "margin_mse",
     "contrastive",
     "online_contrastive",
 ]
@@ -72,6 +73,8 @@ def roles(name):
     """The arms of its batches."""
     if name == "triplet":
         return ["anchor", "positive", "negative"]
+    if name == "margin_mse":
+        return ["anchor", "positive", "negatives"]
     return ["anchor", "positive", *(["negatives"] if "negatives" in name else [])]
 
 
@@ -95,6 +98,7 @@ def gradients(folder, name, kept_tokens, rows, world):
         "softmax": lambda: losses.SoftmaxLoss(32, ["no", "yes", "perhaps"]),
         "triplet": lambda: losses.TripletLoss(margin=5.0),
         "cosine_regression": lambda: losses.CosineRegressionLoss(),
+        "margin_mse": lambda: losses.MarginMSELoss("dot"),
         "contrastive": lambda: losses.ContrastiveLoss("euclidean", margin=5.0),
         "online_contrastive": lambda: losses.ContrastiveLoss("euclidean", margin=5.0, online=True),
     }[name]()
@@ -104,13 +108,17 @@ def gradients(folder, name, kept_tokens, rows, world):
     for number, row in zip(rows, data, strict=True):
         if "negatives" in row:
             row["negatives"] = [row["negatives"]] if number < 2 or not name.startswith("hard") else []
-    batch = TextCollator(with_prompts(model), roles(name), name.startswith("symmetric"))(data)
+        if name == "margin_mse":
+            row["negatives"] *= 1 + number % 3  # the processes have different numbers of negatives
+            row["scores"] = [number, *range(len(row["negatives"]))]
+    read = [*roles(name), *(["scores"] if name == "margin_mse" else [])]
+    batch = TextCollator(with_prompts(model), read, name.startswith("symmetric"))(data)
     arms = [
         {key.removeprefix(f"{role}_"): value for key, value in batch.items() if key.startswith(f"{role}_")}
         for role in roles(name)
     ]
     classes = 3 if name == "softmax" else 2
-    loss(arms, torch.tensor([row % classes for row in rows])).backward()
+    loss(arms, batch.get("label", torch.tensor([row % classes for row in rows]))).backward()
     named = [*model.named_parameters(), *objective.named_parameters()]
     return {name: parameter.grad for name, parameter in named if parameter.grad is not None}
 

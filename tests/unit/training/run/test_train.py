@@ -436,6 +436,13 @@ OBJECTIVES = {
     "triplet": ({"name": "triplet"}, [{**row, "negative": "about nothing"} for row in PAIRS]),
     "contrastive": ({"name": "contrastive"}, labelled([0, 1])),
     "online contrastive": ({"name": "online_contrastive", "distance": "euclidean"}, labelled([0, 1])),
+    "margins, ragged": (
+        {"name": "margin_mse", "scale": 3},
+        [
+            {**row, "negatives": ["about nothing", "about something"][: 1 + n % 2], "scores": [3, 1, 2][: 2 + n % 2]}
+            for n, row in enumerate(PAIRS)
+        ],
+    ),
     "regression": ({"name": "cosine_regression"}, [{**row, "score": (row["score"] - 1) / 4} for row in SCORED]),
 }
 
@@ -446,6 +453,29 @@ def test_every_objective_changes_the_model(run, tmp_path, tiny_model, case):
     report = run(rows, objective=objective)
     assert math.isfinite(report.loss)
     assert Encoder(tmp_path / "model").space != Encoder(tiny_model("bert")).space
+
+
+def test_a_model_learns_the_margins_of_a_teacher(run, tmp_path):
+    rows = [{**row, "negatives": ["about nothing"], "scores": [n % 2, 0.5]} for n, row in enumerate(PAIRS)]
+    settings = {"objective": {"name": "margin_mse"}, "schedule": {"steps": 60, "learning_rate": 3e-3}}
+    run(rows, **settings)
+    encoder = Encoder(tmp_path / "model")
+    positives, nothing = encoder.encode([row["positive"] for row in rows]), encoder.encode("about nothing")
+    anchors = encoder.encode([row["anchor"] for row in rows])
+    margins = (anchors * (positives - nothing)).sum(axis=1)
+    expected = [row["scores"][0] - row["scores"][1] for row in rows]
+    assert np.corrcoef(margins, expected)[0, 1] > 0.9
+
+
+@pytest.mark.parametrize(("objective", "is_told"), [({}, True), ({"similarity": "dot"}, True), ({"scale": 4.5}, False)])
+def test_margins_that_vectors_of_length_1_cannot_have_are_told(run, caplog, objective, is_told):
+    rows = [{**row, "negatives": ["about nothing"], "scores": [8, -1]} for row in PAIRS]
+    run(rows, objective={"name": "margin_mse", **objective}, schedule={"steps": 1})
+    message = (
+        "objective.scale: the teacher's margins are up to 9, but those of vectors of length 1 at most 2 * scale (2); "
+        "try a scale of about 9"
+    )
+    assert (message in caplog.text) is is_told
 
 
 def test_softmax_needs_labels_to_tell_apart(run):
