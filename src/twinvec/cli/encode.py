@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from twinvec.cli.options import AsJson, Model, PrecisionOption, Ray, TextField, check_field, wrong_usage
+from twinvec.cli.options import AsJson, Dim, Model, PrecisionOption, Ray, TextField, check_field, wrong_usage
 from twinvec.engines import EngineName
 from twinvec.engines.select import EngineChoice
 from twinvec.storage import Storage
@@ -32,9 +32,7 @@ def encode_command(
     storage: Annotated[
         Storage | None, typer.Option(help="Number format of the stored vectors. Default: float32.")
     ] = None,
-    dim: Annotated[
-        int | None, typer.Option(min=1, help="Truncate vectors to the first N dimensions (for Matryoshka models).")
-    ] = None,
+    dim: Dim = None,
     engine: Annotated[EngineName, typer.Option(help="Engine that computes the vectors.")] = "auto",
     precision: PrecisionOption = "auto",
     devices: Annotated[

@@ -13,6 +13,7 @@ from twinvec.cli.options import (
     SYSTEM_HELP,
     WAIT_SECONDS,
     AsJson,
+    Dim,
     GrpcPort,
     PrecisionOption,
     SearchTaskOptions,
@@ -30,8 +31,8 @@ from twinvec.cli.terminal import fits, show, show_json, table
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from twinvec.engines import Precision
     from twinvec.evaluation.ir import IrResult
+    from twinvec.evaluation.models.text_model import TextModel
     from twinvec.evaluation.report.figure_tables import FigureTable
     from twinvec.evaluation.serving import StorageVariant
     from twinvec.evaluation.suite import Tasks
@@ -69,6 +70,7 @@ def evaluate_command(
             show_default=False,
         ),
     ] = None,
+    dim: Dim = None,
     precision: PrecisionOption = "auto",
     wait: Wait = WAIT_SECONDS,
     as_json: AsJson = False,
@@ -77,9 +79,11 @@ def evaluate_command(
 
     \b
     twinvec evaluate default --sts stsb/test.tsv --sts sick/ --ir scifact/
+    twinvec evaluate ./my-model --dim 64 --ir scifact/
     twinvec evaluate --collection articles --ir articles-judged/
     """
     from twinvec.evaluation.measures import check_run_ids, run_tag, write_run
+    from twinvec.evaluation.models.baselines import load_model
     from twinvec.evaluation.suite import computes, evaluate
 
     if model is None and collection is None:
@@ -88,6 +92,8 @@ def evaluate_command(
         raise typer.BadParameter("--forms measures retrieval: give --ir")
     if collection is None and is_flag(ctx, "precision") and not computes(str(model)):
         raise typer.BadParameter(f"--precision is for models and collections: it has no effect on {model}")
+    if dim is not None and (model is None or not computes(model)):
+        raise typer.BadParameter(f"--dim is for models: it has no effect on {model or 'a collection without MODEL'}")
     if collection is None and not is_flag(ctx, "rerank"):
         tasks = replace(tasks, rerank=None)
     data = tasks.load(corpus_optional=collection is not None)
@@ -97,16 +103,16 @@ def evaluate_command(
         if not data.ir or data.needs_vectors or data.questions:
             raise typer.BadParameter("--collection is measured on retrieval sets only: give --ir")
         with open_collection(
-            collection, path, url=url, model=model, precision=precision, wait=wait, grpc_port=grpc_port
+            collection, path, url=url, model=model, dim=dim, precision=precision, wait=wait, grpc_port=grpc_port
         ) as opened:
             if runs is not None and not all(each.documents for each in data.ir.values()):
                 check_run_ids(opened.find())
             figures, found, system = _evaluate_collection(opened, collection, mode, data, forms)
     else:
-        result = evaluate(str(model), data, precision=precision, progress=True)
-        figures, found, system = result.as_json(), {**result.ir, **result.questions}, (str(model),)
+        result = evaluate(str(model), data, precision=precision, dim=dim, progress=True)
+        figures, found, system = result.as_json(), {**result.ir, **result.questions}, (result.system,)
         if forms is not None:
-            figures["forms"] = _evaluate_forms(str(model), data, forms, precision)
+            figures["forms"] = _evaluate_forms(load_model(str(model), precision, dim), data, forms)
     if as_json:
         show_json(figures)
     else:
@@ -123,6 +129,7 @@ def compare_command(
     models: Annotated[list[str], typer.Argument(metavar="MODEL", help="Two or more models, as for evaluate.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for report.md, report.html and the plots.")],
     tasks: TaskOptions,
+    dim: Dim = None,
     precision: PrecisionOption = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -135,11 +142,12 @@ def compare_command(
     from twinvec.evaluation.suite import computes
     from twinvec.support.checks import check_output_folder
 
-    if is_flag(ctx, "precision") and not any(map(computes, models)):
-        raise typer.BadParameter(f"--precision is for models: it has no effect on {' and '.join(models)}")
+    for option, given in (("--precision", is_flag(ctx, "precision")), ("--dim", dim is not None)):
+        if given and not any(map(computes, models)):
+            raise typer.BadParameter(f"{option} is for models: it has no effect on {' and '.join(models)}")
     data = tasks.load()
     check_output_folder(output)
-    comparison = compare(models, data, precision=precision, progress=True)
+    comparison = compare(models, data, precision=precision, dim=dim, progress=True)
     written = write_report(comparison, output)
     if as_json:
         show_json({**comparison.as_json(), "files": [str(path) for path in written]})
@@ -203,13 +211,11 @@ def _evaluate_collection(
     return figures, found, (name, figures["model"], "-".join(str(first_stage).replace(",", "").split()))
 
 
-def _evaluate_forms(model: str, tasks: Tasks, plot: Path, precision: Precision) -> dict[str, Any]:
-    from twinvec.evaluation.models.baselines import load_model
+def _evaluate_forms(model: TextModel, tasks: Tasks, plot: Path) -> dict[str, Any]:
     from twinvec.evaluation.serving import evaluate_forms
 
-    loaded = load_model(model, precision)
     found = {
-        name: evaluate_forms(loaded, data, measures=tasks.measures, progress=True) for name, data in tasks.ir.items()
+        name: evaluate_forms(model, data, measures=tasks.measures, progress=True) for name, data in tasks.ir.items()
     }
     return _plotted(found, plot)
 

@@ -155,6 +155,12 @@ PrecisionOption = Annotated[
         help="Number format of the computation. bfloat16 is the fastest on processors with AMX.",
     ),
 ]
+Dim = Annotated[
+    int | None,
+    typer.Option(
+        "--dim", min=1, metavar="N", help="Truncate vectors to the first N dimensions (for Matryoshka models)."
+    ),
+]
 TextField = Annotated[str, typer.Option(help="Key of the text in each object of a .jsonl file.")]
 Split = Annotated[str, typer.Option(help="Judgements to use in each retrieval set: qrels/SPLIT.tsv.")]
 Ray = Annotated[
@@ -209,15 +215,17 @@ def open_collection(
     *,
     url: str | None = None,
     model: str | None = None,
+    dim: int | None = None,
     precision: Precision = "auto",
     wait: float = WAIT_SECONDS,
     grpc_port: int | None = None,
 ) -> Any:
     """Open an existing collection, as a context manager, in the folder ``path`` (default: ./.twinvec) or on a server.
 
-    ``model`` computes in ``precision``; it defaults to the model that the collection records. ``wait`` is the longest
-    wait in seconds for a busy server, or for another process that uses the store. With ``grpc_port``, requests to the
-    server go over gRPC, to this port.
+    ``model``, whose vectors are truncated to ``dim`` dimensions, computes in ``precision``; it defaults to the model
+    that the collection records, with the recorded dimensions. ``wait`` is the longest wait in seconds for a busy
+    server, or for another process that uses the store. With ``grpc_port``, requests to the server go over gRPC, to this
+    port.
 
     Raises:
         ConfigurationError: no installed package provides a store, or both ``path`` and ``url`` are given.
@@ -226,7 +234,7 @@ def open_collection(
     from twinvec.encoder import Encoder
 
     reached = grpc_options(url, grpc_port)
-    given: dict[str, Any] = {"encoder": None if model is None else Encoder(model, precision=precision)}
+    given: dict[str, Any] = {"encoder": None if model is None else Encoder(model, dim=dim, precision=precision)}
     if model is None and precision != "auto":
         given["precision"] = precision
     if wait != WAIT_SECONDS:

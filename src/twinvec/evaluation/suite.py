@@ -39,7 +39,16 @@ from twinvec.evaluation.statistics import RESAMPLES, check_resamples, with_inter
 from twinvec.evaluation.sts import StsResult, StsSet, evaluate_sts, load_sts
 from twinvec.models.finding import find_model
 from twinvec.retrieval.base import Reranker, check_limit
-from twinvec.support.checks import as_list, check_choice, check_data, check_settings, file_path, mapping, string
+from twinvec.support.checks import (
+    as_list,
+    check_choice,
+    check_data,
+    check_settings,
+    file_path,
+    integer,
+    mapping,
+    string,
+)
 
 BM25 = "bm25"
 RUN = "run:"
@@ -204,10 +213,16 @@ def _means(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def evaluate(
-    system: str, tasks: Tasks, *, precision: Precision = "auto", resamples: int = RESAMPLES, progress: bool = False
+    system: str,
+    tasks: Tasks,
+    *,
+    precision: Precision = "auto",
+    dim: int | None = None,
+    resamples: int = RESAMPLES,
+    progress: bool = False,
 ) -> SystemResults:
     """Measure a system on all tasks; errors are those of ``prepare``, and ModelError if the model does not load."""
-    return prepare(system, tasks, precision=precision, resamples=resamples, progress=progress)()
+    return prepare(system, tasks, precision=precision, dim=dim, resamples=resamples, progress=progress)()
 
 
 def has_vectors(system: str) -> bool:
@@ -221,29 +236,39 @@ def computes(system: str) -> bool:
 
 
 def prepare(
-    system: str, tasks: Tasks, *, precision: Precision = "auto", resamples: int = RESAMPLES, progress: bool = False
+    system: str,
+    tasks: Tasks,
+    *,
+    precision: Precision = "auto",
+    dim: int | None = None,
+    resamples: int = RESAMPLES,
+    progress: bool = False,
 ) -> Callable[[], SystemResults]:
     """Check a system without loading its model; return the function that measures it on all tasks.
 
-    A comparison prepares all systems before it measures the first. A model computes in ``precision``.
+    A comparison prepares all systems before it measures the first. A model computes in ``precision``. With ``dim``, its
+    vectors are truncated to this many dimensions, which its name in the results tells; a baseline keeps its own. The
+    model's own inference head needs all dimensions, so with ``dim`` inference is cross-validated.
 
     Raises:
-        ConfigurationError: an argument is of a wrong type, the system cannot do the tasks, or its hits cannot be
-            reranked.
+        ConfigurationError: an argument is of a wrong type, the system cannot do the tasks, its hits cannot be reranked,
+            or its vectors have fewer than ``dim`` dimensions.
         InputError: ``tasks`` are no tasks, or the file of a run or of word vectors cannot be used.
         ModelError: the model does not exist or is damaged.
     """
     string(system, "system")
     check_data(tasks, Tasks, "tasks", "a Tasks(...), as load_tasks returns it")
     check_choice(precision, Precision, "precision")
+    dim = None if dim is None else integer(dim, "dim")
     check_resamples(resamples)
     if not (tasks.needs_vectors or tasks.ir or tasks.questions):
         raise ConfigurationError("nothing to evaluate on: give at least one file or folder, such as --sts FILE.tsv")
     options: dict[str, Any] = {"resamples": resamples, "progress": progress}
     if has_vectors(system):
-        check_model(system)
+        check_model(system, dim)
         reranker = _find_reranker(tasks, system) if is_baseline(system) else None  # maxsim needs a loaded encoder
-        return partial(_evaluate_model, system, tasks, reranker, options, precision)
+        loading = {"precision": precision, "dim": None if is_baseline(system) else dim}
+        return partial(_evaluate_model, system, tasks, reranker, options, loading)
     if system == BM25:
         if not (tasks.ir or tasks.questions):
             raise ConfigurationError(
@@ -255,10 +280,10 @@ def prepare(
 
 
 def _evaluate_model(
-    system: str, tasks: Tasks, reranker: Reranker | None, options: dict[str, Any], precision: Precision
+    system: str, tasks: Tasks, reranker: Reranker | None, options: dict[str, Any], loading: dict[str, Any]
 ) -> SystemResults:
-    model = load_model(system, precision)
-    head = _trained_head(model) if tasks.nli and tasks.nli_train is None else None
+    model, dim = load_model(system, **loading), loading["dim"]
+    head = _trained_head(model) if tasks.nli and tasks.nli_train is None and dim is None else None
     for data in tasks.nli.values():
         check_nli(model, data, train=tasks.nli_train, head=head)
     reranker = reranker or _find_reranker(tasks, model)
@@ -269,7 +294,7 @@ def _evaluate_model(
 
     ir = each(evaluate_ir, tasks.ir, measures=tasks.measures, depth=tasks.depth)
     return SystemResults(
-        system,
+        system if dim is None else f"{system} ({dim} dimensions)",
         sts=each(evaluate_sts, tasks.sts),
         ir=ir,
         reranked=_reranked(ir, tasks, reranker, options),

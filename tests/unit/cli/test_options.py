@@ -63,6 +63,8 @@ def test_a_store_gets_the_arguments_that_options_change(opened_with, tiny_model)
     for each in given:
         with pytest.raises(ConfigurationError, match="seen"):
             options.open_collection("notes", **each)
+    with pytest.raises(ConfigurationError, match="the model's 32, got 99"):
+        options.open_collection("notes", model=str(tiny_model("bert")), dim=99)
     assert opened_with == [{}, {"precision": "bfloat16"}, {"wait_seconds": 2.5}, {}]
 
 
@@ -75,3 +77,7 @@ def test_commands_of_one_kind_have_the_same_options():
     encodes = {name for name, taken in has.items() if {"--model", "--ir"} & taken}
     assert {"similarity", "mine", "compare", "search"} < encodes
     assert {name for name in encodes if "--precision" not in has[name]} == {"adopt"}, "it compares some vectors only"
+    truncates = {"encode", "ingest", "migrate", "evaluate", "compare"}
+    assert truncates | {"export"} == {name for name, taken in has.items() if "--dim" in taken}
+    helps = {made.help for name in truncates for made in commands[name].params if made.name == "dim"}
+    assert helps == {"Truncate vectors to the first N dimensions (for Matryoshka models)."}

@@ -17,7 +17,9 @@ from twinvec.cli import evaluate as commands
 from twinvec.cli import options
 from twinvec.errors import ConfigurationError
 from twinvec.evaluation import serving
+from twinvec.evaluation.beir import load_beir
 from twinvec.evaluation.measures import MEASURES
+from twinvec.evaluation.sts import evaluate_sts, load_sts
 from twinvec_qdrant import Collection
 
 STS = "score\tsentence1\tsentence2\n5\tA cat sleeps.\tThe cat is asleep.\n2\tA cat sleeps.\tA dog barks.\n0\tA\tBread\n"
@@ -394,3 +396,49 @@ def test_a_precision_of_systems_without_a_model_is_refused(twinvec, tmp_path, be
         refused.code,
         "it has no effect on bm25 and run:a.trec" in " ".join(refused.err.replace("│", " ").split()),
     ) == (2, True)
+
+
+def test_a_model_is_measured_at_fewer_dimensions_and_named_with_them(twinvec, tmp_path, model, beir, write):
+    sts = write("stsb/test.tsv", STS)
+    given = ("--sts", sts, "--ir", beir, "--json")
+    found = {dim: json.loads(twinvec("evaluate", model, *given, *dim).out) for dim in ((), ("--dim", 3))}
+    (full, few), named = found.values(), f"{model} (3 dimensions)"
+    assert (full["model"], few["model"]) == (str(model), named)
+    expected = evaluate_sts(encoders.Encoder(model, dim=3), load_sts(sts))
+    assert few["sts"]["stsb/test"]["spearman_dot"] == expected.figures["spearman_dot"]
+    assert few["sts"] != full["sts"]
+    for dim in ((), ("--dim", 3), ("--dim", 4)):
+        assert twinvec("evaluate", model, "--ir", beir, "--runs", tmp_path / "runs", *dim).code == 0
+    assert len(list((tmp_path / "runs").iterdir())) == 3
+    done = twinvec("compare", "bm25", model, f"mean:{model}", "-o", tmp_path, "--ir", beir, "--dim", 3, "--json")
+    assert [each["model"] for each in json.loads(done.out)["models"]] == ["bm25", named, f"mean:{model}"]
+    forms = twinvec("evaluate", model, "--ir", beir, "--dim", 4, "--forms", tmp_path / "forms.png", "--json")
+    assert json.loads(forms.out)["forms"]["small"]["float32"]["bytes"] == 4 * 4
+
+
+def test_dimensions_that_no_model_has_are_refused_before_anything_is_measured(
+    twinvec, tmp_path, model, tiny_model, beir, monkeypatch
+):
+    wide = tiny_model("bert", pooling=("mean", "max"))
+    monkeypatch.setattr(encoders, "load_engine", lambda *_: pytest.fail("a model was loaded"))
+    place = ("--path", tmp_path / "store")
+    for command, code, said in (
+        (("evaluate", model, "--dim", 33), 1, f"{model}: dim must lie between 1 and the model's 32, got 33"),
+        (("compare", wide, model, "-o", tmp_path, "--dim", 33), 1, f"{model}: dim must lie between 1 and the model's"),
+        (("evaluate", "bm25", "--dim", 8), 2, "--dim is for models: it has no effect on bm25"),
+        (("evaluate", "--collection", "notes", *place, "--dim", 8), 2, "has no effect on a collection without MODEL"),
+        (("compare", "bm25", "run:a.trec", "-o", tmp_path, "--dim", 8), 2, "no effect on bm25 and run:a.trec"),
+    ):
+        refused = twinvec(*command, "--ir", beir)
+        told = "".join(refused.err.replace("│", " ").split())
+        assert (refused.code, said.replace(" ", "") in told) == (code, True), refused.err
+
+
+def test_a_collection_is_measured_at_its_own_dimensions_only(twinvec, tmp_path, model, beir):
+    with Collection.open("notes", tmp_path / "store", encoder=encoders.Encoder(model, dim=8)) as made:
+        made.ingest([(each.id, each.text) for each in load_beir(beir).documents])
+    measure = ("evaluate", model, "--collection", "notes", "--path", tmp_path / "store", "--ir", beir)
+    assert twinvec(*measure, "--dim", 8).code == 0
+    for wrong in ((), ("--dim", 4)):
+        refused = twinvec(*measure, *wrong)
+        assert (refused.code, "(8 dimensions" in refused.err) == (1, True)

@@ -90,6 +90,8 @@ def test_the_head_that_training_left_with_a_model_is_found(tiny_copy, write):
     tasks = load_tasks(nli=[write("n.tsv", HEADER + rows)])
     (result,) = evaluate(str(tiny_copy), tasks, resamples=50).nli.values()
     assert result.correct.tolist() == [100] * 9 + [0] * 3
+    (fitted,) = evaluate(str(tiny_copy), tasks, dim=8, resamples=50).nli.values()  # the head needs all dimensions
+    assert len(fitted.correct) == 12
 
 
 def test_a_label_that_the_head_does_not_know_is_named(table_model):

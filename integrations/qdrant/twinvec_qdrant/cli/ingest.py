@@ -15,6 +15,7 @@ from twinvec.cli.options import (
     WAIT_SECONDS,
     AsJson,
     CollectionName,
+    Dim,
     GrpcPort,
     NewCollectionModel,
     PrecisionOption,
@@ -45,7 +46,7 @@ from twinvec_qdrant.cli.options import (
     refuse_served_precision,
     show_not_ingested,
 )
-from twinvec_qdrant.cli.served.connecting import client_of, looks_again
+from twinvec_qdrant.cli.served.connecting import NO_DIM, client_of, looks_again
 from twinvec_qdrant.cli.sources import complain_of_empty, descriptions, reading_options, roots_of
 from twinvec_qdrant.serving.names import check_new_name
 from twinvec_qdrant.serving.process import DEFAULT_PATH
@@ -71,6 +72,7 @@ def ingest_command(
     path: StorePath = None,
     url: StoreUrl = None,
     model: NewCollectionModel = None,
+    dim: Dim = None,
     precision: PrecisionOption = "auto",
     prune: Annotated[bool, typer.Option("--prune", help="Delete documents that SOURCE no longer holds.")] = False,
     allow_empty: Annotated[
@@ -188,7 +190,7 @@ def ingest_command(
     settings["payload_indexes"] = payload_indexes(payload_index, no_payload_indexes)
     if ray is not None and url is not None:
         wait = max(wait, _HELPED_WAIT_SECONDS)
-    place = CollectionPlace(collection, path, url, wait, grpc_port, precision)
+    place = CollectionPlace(collection, path, url, wait, grpc_port, precision, dim)
     refuse_served_precision(ctx, place)
     complain_of_empty(empty := [root for root in roots.values() if root.is_empty()])
     writes = not dry_run and len(empty) < len(roots)
@@ -265,6 +267,8 @@ def _opened(
     """
     if (client := client_of(place)) is None:
         return open_from_options(place, model, keep_model=keep_model, create=True, dry_run=not create, **settings)
+    if place.dim is not None:
+        raise ConfigurationError(NO_DIM)
     if helpers:  # the process was started after the check in ``helpers_on``
         raise ConfigurationError("--ray cannot write to a store that a process serves; stop that process first")
     from twinvec_qdrant.cli.served.ingesting import ServedCollection, exists

@@ -12,6 +12,7 @@ from twinvec.cli.options import (
     WAIT_SECONDS,
     AsJson,
     CollectionName,
+    Dim,
     GrpcPort,
     PrecisionOption,
     StorePath,
@@ -118,6 +119,7 @@ def migrate_command(
     to: Annotated[
         str | None, typer.Option(metavar="MODEL", help="The new model: default, a folder, or org/name@commit.")
     ] = None,
+    dim: Dim = None,
     path: StorePath = None,
     url: StoreUrl = None,
     rate: Annotated[
@@ -156,6 +158,8 @@ def migrate_command(
         raise typer.BadParameter("give one of --to MODEL, --quantization and --drop-others")
     if ir is not None and to is None:
         raise typer.BadParameter("--ir needs --to")
+    if dim is not None and to is None:
+        raise typer.BadParameter("--dim needs --to")
     place = CollectionPlace(collection, path, url, wait, grpc_port, precision)
     refuse_served_precision(ctx, place)
     with maintenance_of(place) as opened:
@@ -165,14 +169,16 @@ def migrate_command(
         if to is None:
             _show_dropped(opened.drop_others(), as_json)
             return
-        report, check = opened.migrate(to, ir=ir, rate=rate, allow_truncation=allow_truncation, progress=not as_json)
+        settings: dict[str, Any] = {"rate": rate, "allow_truncation": allow_truncation}
+        report, check = opened.migrate(to, dim=dim, ir=ir, progress=not as_json, **settings)
     if as_json:
         show_json({**asdict(report), **(check.figures if check else {})})
     else:
         figures = {"chunks encoded": f"{report.encoded:,}", "longer than the model reads": f"{report.truncated:,}"}
         if check is not None:
             figures |= check.shown
-        outcome = f"now has {report.model}" if report.switched else f"keeps its model, because {report.model} is worse"
+        model = report.model if dim is None else f"{report.model} ({dim} dimensions)"
+        outcome = f"now has {model}" if report.switched else f"keeps its model, because {model} is worse"
         show(f"{collection} {outcome}", properties(figures))
     if not report.switched:
         raise typer.Exit(1)

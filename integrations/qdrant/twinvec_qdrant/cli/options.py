@@ -17,7 +17,7 @@ import typer
 from twinvec.cli.options import check_store, collection_option, grpc_options, is_flag, wrong_usage
 from twinvec.cli.terminal import complain
 from twinvec.engines import Precision
-from twinvec.errors import CollectionNotFoundError, ConfigurationError
+from twinvec.errors import CollectionNotFoundError, ConfigurationError, SpaceMismatchError
 from twinvec.support.checks import shortened
 from twinvec_qdrant.serving.names import can_be_served, check_new_name
 from twinvec_qdrant.serving.process import DEFAULT_PATH, ServingProcess, serving_process
@@ -85,7 +85,7 @@ class CollectionPlace(NamedTuple):
     """The options of a command by which it opens a collection.
 
     The options are the collection's name, the folder or the address of its store, the longest wait in seconds, the port
-    for gRPC, and the number format in which the model computes.
+    for gRPC, the number format in which the model computes, and the dimensions to which it truncates vectors.
     """
 
     name: str
@@ -94,6 +94,7 @@ class CollectionPlace(NamedTuple):
     wait: float
     grpc_port: int | None = None
     precision: Precision = "auto"
+    dim: int | None = None
 
     def store(self) -> dict[str, Any]:
         """Return the arguments of ``Collection.open`` for the store and the connection to it."""
@@ -150,11 +151,13 @@ def open_from_options(
 
     check_store(place.path, place.url)
     store = place.store()
-    if model is not None and keep_model:
+    if keep_model and (model is not None or place.dim is not None):
         with suppress(CollectionNotFoundError):
-            return Collection.open(place.name, create=False, precision=place.precision, **store, **settings)
-    if model is not None:
-        encoder = Encoder(model, precision=place.precision)
+            opened = Collection.open(place.name, create=False, precision=place.precision, **store, **settings)
+            _check_dim(opened, place)
+            return opened
+    if model is not None or place.dim is not None:
+        encoder = Encoder(model or "default", dim=place.dim, precision=place.precision)
     settings |= {"precision": place.precision} if encoder is None else {"encoder": encoder}
     made = create and not dry_run and can_be_served(place.name)
     try:
@@ -168,6 +171,17 @@ def open_from_options(
         if not dry_run:
             raise
         return open_in_memory(place.name, None, settings)
+
+
+def _check_dim(opened: Collection, place: CollectionPlace) -> None:
+    """Raise ``SpaceMismatchError`` if --dim differs from the collection's dimensions, and close the collection."""
+    recorded = None if place.dim is None else opened.info()["dim"]
+    if place.dim != recorded:
+        opened.close()
+        raise SpaceMismatchError(
+            f"the vectors of the collection {place.name!r} have {recorded} dimensions, not {place.dim}: leave --dim "
+            f"out, or migrate the collection (twinvec migrate {place.as_options()} --to MODEL --dim {place.dim})"
+        )
 
 
 def open_in_memory(name: str, model: str | None, settings: Mapping[str, Any]) -> Collection:

@@ -20,7 +20,7 @@ import numpy as np
 from twinvec.arrays import FloatArray
 from twinvec.encoder import Encoder
 from twinvec.engines import Precision
-from twinvec.errors import InputError
+from twinvec.errors import ConfigurationError, InputError
 from twinvec.evaluation.models.text_model import TextModel
 from twinvec.models.encoder_spec import read_spec
 from twinvec.models.finding import find_model
@@ -30,10 +30,10 @@ from twinvec.support.lines import read_lines
 from twinvec.text import check_texts
 
 
-def load_model(name: str, precision: Precision = "auto") -> TextModel:
+def load_model(name: str, precision: Precision = "auto", dim: int | None = None) -> TextModel:
     """Return the baseline for a name with a prefix such as "glove:", or the ``Encoder`` for any other name.
 
-    The encoder computes in ``precision``; a baseline ignores this argument.
+    The encoder computes in ``precision``, and truncates vectors to ``dim`` dimensions; a baseline ignores both.
     """
     match _parts(name):
         case "glove", path:
@@ -41,7 +41,7 @@ def load_model(name: str, precision: Precision = "auto") -> TextModel:
         case ("mean" | "cls") as pooling, model:
             return untrained(model, pooling)
         case _:
-            return Encoder(name, precision=precision)
+            return Encoder(name, precision=precision, dim=dim)
 
 
 def is_baseline(name: str) -> bool:
@@ -49,13 +49,22 @@ def is_baseline(name: str) -> bool:
     return bool(_parts(name)[0])
 
 
-def check_model(name: str) -> None:
-    """Check that a model exists, without loading it; errors are those of ``find_model`` and ``average_of_words``."""
+def check_model(name: str, dim: int | None = None) -> None:
+    """Check that a model exists, and has ``dim`` dimensions if it is no baseline, without loading it.
+
+    Errors are those of ``find_model`` and ``average_of_words``, and ConfigurationError if the model has fewer
+    dimensions.
+    """
     kind, rest = _parts(name)
     if kind == "glove":
         _check_head(Path(rest))
-    else:
-        find_model(rest)
+        return
+    found = find_model(rest)
+    if dim is not None and not kind:
+        try:
+            read_spec(found.path).override(dim, None, None, None)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{name}: {error}") from error
 
 
 class Baseline:

@@ -70,19 +70,21 @@ def compare(
     tasks: Tasks,
     *,
     precision: Precision = "auto",
+    dim: int | None = None,
     resamples: int = RESAMPLES,
     progress: bool = False,
 ) -> Comparison:
     """Measure two or more different systems, and test each further system against the first.
 
-    All models compute in ``precision``. Raises ConfigurationError for fewer than two systems, or if two are equal.
-    Errors of ``prepare`` are raised before any measurement.
+    All models compute in ``precision``, and truncate their vectors to ``dim`` dimensions, as ``prepare`` describes.
+    Raises ConfigurationError for fewer than two systems, or if two are equal. Errors of ``prepare`` are raised before
+    any measurement.
     """
     systems = [string(each, f"systems[{row}]") for row, each in enumerate(as_list(systems, "systems", "names"))]
     if len(systems) < 2 or len(set(systems)) < len(systems):
         raise ConfigurationError(f"a comparison needs two or more different models, got {', '.join(systems) or 'none'}")
     plots.import_matplotlib()  # fails before the long work if it is missing: the report has plots
-    options: dict[str, Any] = {"precision": precision, "resamples": resamples, "progress": progress}
+    options: dict[str, Any] = {"precision": precision, "dim": dim, "resamples": resamples, "progress": progress}
     waiting = [prepare(system, tasks, **options) for system in systems]
     evaluations = [measure() for measure in waiting]
     first = evaluations[0]

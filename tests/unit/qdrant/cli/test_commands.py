@@ -13,6 +13,7 @@ import pytest
 from cases import slow
 from stand_in import Fault, StandIn
 from twinvec import Encoder, encoder
+from twinvec.errors import SpaceMismatchError
 from twinvec.export.model import export_model
 from twinvec_qdrant import Collection
 
@@ -130,6 +131,40 @@ def test_models_compute_in_the_given_precision(twinvec, folder, place, tiny, tin
     monkeypatch.setenv("TWINVEC_PRECISION", "float16")
     assert twinvec("update", *store).code == 0
     assert set(loaded) == {"float16"}
+
+
+def test_a_new_collection_has_the_given_dimensions_and_keeps_them(twinvec, folder, place, tiny, monkeypatch):
+    ingest = ("ingest", folder, *place)
+    assert figures(twinvec(*ingest, *tiny, "--dim", 8, "--dry-run", "--json"))["new"] == 3
+    assert "the model's 32, got 33" in twinvec(*ingest, *tiny, "--dim", 33).err
+    assert figures(twinvec(*ingest, *tiny, "--dim", 8, "--json"))["new"] == 3
+    for again in ((), ("--dim", 8), (*tiny, "--dim", 8)):
+        assert figures(twinvec(*ingest, *again, "--json"))["unchanged"] == 3
+    assert figures(twinvec("info", *place, "--json"))["dim"] == 8
+    other = twinvec(*ingest, *tiny, "--dim", 16)
+    assert (other.code, "the encoder is" in other.err) == (1, True)
+    with pytest.raises(SpaceMismatchError):
+        Collection.open("notes", place[-1], encoder=Encoder(tiny[1], dim=16))
+    for variables in ({}, {"TWINVEC_MODEL": str(tiny[1])}):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        refused = twinvec(*ingest, "--dim", 16)
+        assert (refused.code, "notes' have 8 dimensions, not 16: leave --dim out" in refused.err) == (1, True)
+        assert f"twinvec migrate -c notes --path {place[-1]} --to MODEL --dim 16" in refused.err
+        assert figures(twinvec(*ingest, "--dim", 8, "--json"))["unchanged"] == 3
+    assert figures(twinvec("search", "tax", *place, "--json"))["hits"][0]["id"] == "tax.txt"
+
+
+def test_a_collection_migrates_to_other_dimensions_of_its_model(twinvec, folder, place, tiny):
+    assert twinvec("ingest", folder, *place, *tiny).code == 0
+    migrate, model = ("migrate", *place), tiny[1]
+    assert twinvec(*migrate, "--drop-others", "--dim", 8).code == 2
+    assert "the model's 32, got 33" in twinvec(*migrate, "--to", model, "--dim", 33).err
+    done = twinvec(*migrate, "--to", model, "--dim", 8)
+    assert (done.code, "(8 dimensions)" in done.out) == (0, True)
+    assert figures(twinvec("info", *place, "--json"))["dim"] == 8
+    assert figures(twinvec(*migrate, "--to", model, "--json"))["encoded"] == 0  # the old vectors are still there
+    assert figures(twinvec("info", *place, "--json"))["dim"] == 32
 
 
 def test_a_first_ingest_can_be_foreseen(twinvec, folder, place, tmp_path, tiny):

@@ -219,6 +219,10 @@ def test_an_ingest_goes_through_the_process(tiny, folder, tmp_path):
             assert refused.returncode == 1
             assert "start that process again with twinvec serve --precision" in " ".join(refused.stderr.split())
         assert twinvec(tmp_path, *ingest, TWINVEC_PRECISION="bfloat16").returncode == 0
+        for command in (ingest, ("migrate", "-c", "docs", "--path", "store", "--to", tiny)):
+            refused = twinvec(tmp_path, *command, "--dim", "8")
+            assert refused.returncode == 1
+            assert "leave --dim out, or stop that process first" in " ".join(refused.stderr.split())
         other = twinvec(tmp_path, *ingest, "--overlap", "3")
         assert other.returncode == 1
         assert "leave chunking out" in other.stderr

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 NO_CLUSTER = "cluster settings need a Qdrant server; leave --cluster out"
 """Error for --cluster if a process serves the store, which is embedded."""
 
+NO_DIM = (
+    "--dim does not reach the process that serves the store, whose models keep all of their dimensions; leave --dim "
+    "out, or stop that process first"
+)
+"""Error for --dim if a process serves the store."""
+
 _PAUSE_SECONDS = 0.1
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from twinvec.errors import ConfigurationError, ModelNotFoundError, StoreUnavaila
 from twinvec.support.progress import Advance, progress_bar
 from twinvec_qdrant.asking import reindex_as_asked
 from twinvec_qdrant.cli.options import CollectionPlace
-from twinvec_qdrant.cli.served.connecting import NO_CLUSTER, WorkEvents, opened_or_served
+from twinvec_qdrant.cli.served.connecting import NO_CLUSTER, NO_DIM, WorkEvents, opened_or_served
 from twinvec_qdrant.report import IndexReport, MigrationReport, RepairReport, VerifyReport, report_of
 from twinvec_qdrant.serving.client import ServerClient
 from twinvec_qdrant.serving.names import collection_path
@@ -41,14 +41,17 @@ class OwnMaintenance:
         self._precision = precision
 
     def migrate(
-        self, to: str, *, ir: Path | None, progress: bool, **options: Any
+        self, to: str, *, dim: int | None, ir: Path | None, progress: bool, **options: Any
     ) -> tuple[MigrationReport, JudgedCheck | None]:
-        """Migrate to a model; return the report, and the check by the judged queries in the folder ``ir``."""
+        """Migrate to a model, whose vectors are truncated to ``dim`` dimensions.
+
+        Return the report, and the check by the judged queries in the folder ``ir``.
+        """
         from twinvec.encoder import Encoder
 
         check = None if ir is None else _judged(self._opened, ir)
         rate = options.pop("rate")
-        encoder = Encoder(to, precision=self._precision)
+        encoder = Encoder(to, dim=dim, precision=self._precision)
         report = self._opened.migrate(encoder, check=check, chunks_per_second=rate, progress=progress, **options)
         return report, check
 
@@ -81,7 +84,11 @@ class ServedMaintenance:
         self._client = client
         self._path = collection_path(name)
 
-    def migrate(self, to: str, *, ir: Path | None, progress: bool, **options: Any) -> tuple[MigrationReport, None]:
+    def migrate(
+        self, to: str, *, dim: int | None, ir: Path | None, progress: bool, **options: Any
+    ) -> tuple[MigrationReport, None]:
+        if dim is not None:
+            raise ConfigurationError(NO_DIM)
         if ir is not None:
             raise ConfigurationError(
                 "--ir compares the models in the command's own process, which cannot open a store that another process "
