@@ -368,9 +368,9 @@ def test_a_short_western_text_is_taken_for_one(text):
         ("东京", "gb18030"),
     ],
 )
-def test_what_is_not_western_is_guessed_as_before(text, encoding):
-    data = text.encode(encoding)
-    assert decoding.decode(data) == decoding.decode(data, version=4)
+def test_a_short_text_that_is_not_western_is_not_taken_for_one(text, encoding):
+    assert decoding.decode(text.encode(encoding)) == (text, encoding)
+    assert decoding.decode(text.encode(encoding), version=8) == decoding.decode(text.encode(encoding), version=4)
 
 
 GERMAN = "Die Grüße für Jürgen wären schöner, sagte der Bürgermeister.\n"
