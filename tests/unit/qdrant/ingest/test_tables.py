@@ -13,6 +13,7 @@ from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant import Collection, Empty, Failure, RecordColumns, Root, read_source
 from twinvec_qdrant.ingest.reading import decoding
 from twinvec_qdrant.ingest.reading.records import tables
+from twinvec_qdrant.ingest.reading.records.columns import USUAL_COLUMNS
 from words import WordEncoder
 
 TABLE = 'id,title,text,year\nt1,Green,Green tea is steamed.,2020\nt2,,"Black tea, \nwhich is rolled.",2021\n'
@@ -188,6 +189,74 @@ def test_a_note_in_place_of_a_header_is_one_column(tmp_path):
     (failure,) = read_source(tmp_path / "t.csv")
     assert isinstance(failure, Failure)
     assert failure.reason.endswith("in lines 2, 3; the first: the row has 2 cells, but the header names 1 column")
+
+
+STATEMENT = """\
+"Kontoauszug";"DE89 3704 0044 0532 0130 00"
+"Zeitraum:";"01.01.2004 - 31.01.2004"
+"Kontostand vom 31.01.2004:";"1.234,56 EUR"
+
+"Buchungstag";"Empfänger";"Verwendungszweck";"Betrag";"Währung";"Saldo";"Währung"
+"05.01.2004";"Stadtwerke";"Strom; Januar";"-45,00";"EUR";"955,00";"EUR"
+"12.01.2004";"Arbeit GmbH";"Gehalt
+Januar";"2.100,00";"EUR";"3.055,00";"EUR"
+"20.01.2004";"Teehaus";"";"-12,50";"EUR";"3.042,50";"EUR"
+"""
+PADDED = """\
+Account statement,,,,
+Account,123456,,,
+,,,,
+Date,Description,Debit,Credit,Balance
+2004-01-05,Electricity,45.00,,955.00
+2004-01-12,Salary,,2100.00,3055.00
+"""
+
+
+def test_the_header_of_a_bank_statement_is_found_below_other_lines(tmp_path):
+    (tmp_path / "a.csv").write_bytes(STATEMENT.encode("cp1252"))
+    (tmp_path / "b.csv").write_text("sep=;\n" + STATEMENT)
+    (tmp_path / "c.csv").write_text(PADDED)
+    first, second, third, *others = read_source(tmp_path)
+    assert first.payload["Verwendungszweck"] == "Strom; Januar"
+    assert first.text.endswith("Betrag: -45,00\nWährung: EUR\nSaldo: 955,00\nWährung 2: EUR")
+    assert (first.id, second.payload["Verwendungszweck"], third.payload["Empfänger"]) == (
+        *("a.csv/1", "Gehalt\nJanuar"),
+        "Teehaus",
+    )
+    assert [each.text for each in others[:3]] == [first.text, second.text, third.text]
+    assert [each.payload for each in others[3:]] == [
+        {"Date": "2004-01-05", "Description": "Electricity", "Debit": 45.0, "Balance": 955.0},
+        {"Date": "2004-01-12", "Description": "Salary", "Credit": 2100.0, "Balance": 3055.0},
+    ]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "text\nHello, world, 1\nBye, my world, 2\n",  # a header of names has no figures
+        "text\nHello, big, world\nBye, my, world\n",  # a table has figures
+        "text\ntime, 5\nHello, 7\n",  # a header of two names is below a blank line
+        "name,,\nTea,green,5\nMilk,white,6\n",  # the first row with all cells has a figure
+        ",age,town\nAnn,5,Rome\nBob,6,Bonn\n",  # a header may lack a name
+        "name,age,town\nAnn,5,Rome\nBob,6,Bonn,Germany\n",
+    ],
+)
+def test_a_header_at_the_top_stays_one(table, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(table)
+    assert list(tables.read_table(path, "t", "", USUAL_COLUMNS)) == list(
+        tables.read_table(path, "t", "", USUAL_COLUMNS, version=8)
+    )
+
+
+def test_an_older_version_takes_the_first_line_for_the_header(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(STATEMENT)
+    *_, failed = tables.read_table(path, "t", "", USUAL_COLUMNS, version=8)
+    assert "do not fit the header" in failed.value.reason
+    path.write_text("day,sum,sum\n1,2,3\n")
+    (failed,) = tables.read_table(path, "t", "", USUAL_COLUMNS, version=8)
+    assert "more than once" in failed.value.reason
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])
