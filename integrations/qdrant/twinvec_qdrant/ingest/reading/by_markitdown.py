@@ -33,6 +33,7 @@ _CONVERTERS = {
 }
 _DECODED = (".htm", ".html", ".ipynb")  # files whose converter is told the encoding
 _UNESCAPED = {"escape_asterisks": False, "escape_underscores": False}  # searches then find names such as a_b
+_WITH_COMMENTS = {"style_map": "comment-reference => sup"}  # mammoth leaves comments out otherwise
 _LINE_END = re.compile(r"\r?\n")
 _BLANK_LINES = re.compile(r"\n{3,}")
 
@@ -41,12 +42,14 @@ def by_markitdown(data: bytes, suffix: str, version: int) -> str:
     """Return the Markdown of a file; ``suffix`` is the ending of its name.
 
     From reading version 2 on, a web page counts as UTF-8. From version 5 on, a notebook counts as JSON: UTF-8, or
-    UTF-16 or UTF-32, which its first bytes show.
+    UTF-16 or UTF-32, which its first bytes show. From version 9 on, the comments of a Word document stand at its end.
 
     Raises the errors of ``load_markitdown`` and of the converter.
     """
     package = load_markitdown(suffix)
     options: dict[str, Any] = _UNESCAPED if version > 1 else {}
+    if suffix == ".docx" and version > 8:
+        options = _UNESCAPED | _WITH_COMMENTS
     is_guessed = version < (5 if suffix == ".ipynb" else 2) and suffix in _DECODED
     try:
         if is_guessed:

@@ -26,7 +26,7 @@ from twinvec.retrieval.documents import Document, as_document
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.front_matter import split_front_matter
 from twinvec_qdrant.ingest.markup import MARKDOWN_SUFFIXES, RESTRUCTURED_TEXT_SUFFIXES
-from twinvec_qdrant.ingest.reading.converting import CONVERTED_SINCE, convert
+from twinvec_qdrant.ingest.reading.converting import CONVERTED_SINCE, convert, title_of
 from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris, without_escapes
 from twinvec_qdrant.ingest.reading.generated import generated_kind
 from twinvec_qdrant.ingest.reading.letters.mail import MAIL_SUFFIX, document_of_mail, read_mail
@@ -174,7 +174,8 @@ def _document(file: FileBytes) -> Document | Empty:
         return _of_pdf(file)
     if suffix in CONVERTED_SINCE and is_slow(suffix, version):
         text = _without_data_uris(convert(data, suffix, version), version)
-        return Document(identity, text, payload={"path": identity, "format": "markdown"})
+        title = title_of(data, suffix, text, identity) if version > 8 else ""
+        return Document(identity, text, title, {"path": identity, "format": "markdown"})
     if suffix == MAIL_SUFFIX:
         return document_of_mail(read_mail(data, version), identity, identity)
     if suffix == DRAWING and version > 4:
