@@ -29,6 +29,8 @@ from twinvec_qdrant.ingest.markup import MARKDOWN_SUFFIXES, RESTRUCTURED_TEXT_SU
 from twinvec_qdrant.ingest.reading.converting import CONVERTED_SINCE, convert, title_of
 from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris, without_escapes
 from twinvec_qdrant.ingest.reading.generated import generated_kind
+from twinvec_qdrant.ingest.reading.letters.contacts import markdown_of_contacts
+from twinvec_qdrant.ingest.reading.letters.invitations import markdown_of_calendar
 from twinvec_qdrant.ingest.reading.letters.mail import MAIL_SUFFIX, document_of_mail, read_mail
 from twinvec_qdrant.ingest.reading.letters.mail_files import APPLE_MAIL, mail_of_apple, suffix_of
 from twinvec_qdrant.ingest.reading.older.pdf import read_pdf_of_version_1
@@ -55,6 +57,7 @@ _WHY_EMPTY = {
 _UNREAD_FRONT_MATTER = "%s: the front matter cannot be read and stays text: %s"
 _COMPRESSED = ".gz"
 _RECORDS = frozenset({".csv", ".json", ".jsonl", ".mbox", ".ndjson", ".tsv"})  # are read only when not compressed
+_ENTRIES = {".ics": markdown_of_calendar, ".vcard": markdown_of_contacts, ".vcf": markdown_of_contacts}
 _WITHOUT_TEXT = {  # kind of file -> endings. If such a file is not text, it counts as empty, not as damaged.
     "picture": ".avif .bmp .emf .gif .heic .ico .jpeg .jpg .png .psd .tif .tiff .webp .wmf",
     "recording": ".aac .avi .flac .m4a .m4v .mkv .mov .mp3 .mp4 .mpeg .mpg .ogg .opus .wav .webm .wma .wmv",
@@ -190,6 +193,8 @@ def _document(file: FileBytes) -> Document | Empty:
         text = without_escapes(text)
     if suffix in SUBTITLES and version > 5:
         text = text_of_subtitles(text, suffix)
+    if version > 8 and suffix in _ENTRIES and (markdown := _ENTRIES[suffix](text)):
+        return Document(identity, markdown, payload={"path": identity, "format": "markdown"})
     if kind := generated_kind(text, suffix, version):
         return Empty(printable(identity), f"a {kind}, which {NO_TEXT} of its own")
     is_markdown = suffix in MARKDOWN_SUFFIXES
