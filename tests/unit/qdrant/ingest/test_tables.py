@@ -167,18 +167,18 @@ def test_rows_that_do_not_fit_the_header_are_one_failure(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text('id,text\n1,a\n2,"b\nc",d\n3,e,f\n,g\n4,h,i\n5,j\n')
     misfit = "do not fit the header, in lines"
-    first = "the first: the row has 3 cells, but the header names 2 columns"
+    first = "the first: the row has 3 cells, but the header names 2 columns; delete lines above the header"
     with Collection.open("docs", tmp_path / "store", encoder=WordEncoder(), chunking=False) as docs:
         report = docs.ingest(Root(path))
         assert (report.new, report.failed, report.failures) == (
             2,
             1,
-            [("t.csv", f"4 rows {misfit} 3, 5, 6, ...; {first}")],
+            [("t.csv", f"4 rows {misfit} 3, 5, 6, ...; {first}, if there are any")],
         )
         path.write_text("id,text\n1,a\n2,b,c\n3,d,e\n")
         report = docs.ingest(Root(path), prune=True)  # one of the two rows may have the id 5
         assert (report.unchanged, report.deleted) == (1, 0)
-        assert report.failures == [("t.csv", f"2 rows {misfit} 3, 4; {first}")]
+        assert report.failures == [("t.csv", f"2 rows {misfit} 3, 4; {first}, if there are any")]
         path.write_text("id,text\n1,a,b\n2,c,d\n")
         with pytest.raises(IngestError):
             docs.ingest(Root(path))
@@ -188,7 +188,8 @@ def test_a_note_in_place_of_a_header_is_one_column(tmp_path):
     (tmp_path / "t.csv").write_text("# prices\nday,price\n1,2\n")
     (failure,) = read_source(tmp_path / "t.csv")
     assert isinstance(failure, Failure)
-    assert failure.reason.endswith("in lines 2, 3; the first: the row has 2 cells, but the header names 1 column")
+    assert "in lines 2, 3; the first: the row has 2 cells, but the header names 1 column" in failure.reason
+    assert failure.reason.endswith("; delete lines above the header, if there are any")
 
 
 STATEMENT = """\

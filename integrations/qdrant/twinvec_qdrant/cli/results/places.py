@@ -170,11 +170,13 @@ def _read(path: Path, encoding: str) -> str | None:
     ``encoding`` is the value of this key in the document's payload: a guess of the ingest, or from front matter.
     """
     try:
-        data = path.read_bytes() if path.stat().st_size <= _LARGEST else None
+        if path.stat().st_size > _LARGEST:
+            return None
+        data = path.read_bytes()
     except OSError:
         return None
     text = None
-    for version in _GUESSES if data is not None else ():  # an older version may have guessed differently
+    for version in _GUESSES:  # an older version may have guessed differently
         with suppress(DocumentError):
             text, guess = decode(data, version)
             if guess in ("", encoding):

@@ -325,5 +325,6 @@ def _is_plausible(text: str) -> bool:
     """Return whether few words have a sign or a letter of another script in them, or a capital behind a letter."""
     if _CONTROL.search(text):
         return False
-    misread = len(_MISREAD.findall(text)) + sum(each.isupper() for each in _BEHIND_SMALL.findall(text))
+    capitals = [each for each in _BEHIND_SMALL.findall(text) if each.isupper()]
+    misread = len(_MISREAD.findall(text)) + len(capitals)
     return misread <= _MOST_MISREAD * (len(text) - len(text.encode("ascii", "ignore")))

@@ -95,7 +95,8 @@ class _Misfits:
             yield Read(hiding(f"{source}:{self.lines[0]}", self.reason, prefix), self.size)
         elif self.count:
             lines = ", ".join(map(str, self.lines)) + (", ..." if self.count > NAMED else "")
-            reason = f"{self.count:,} rows do not fit the header, in lines {lines}; the first: {self.reason}"
+            wrong = f"{self.count:,} rows do not fit the header, in lines {lines}; the first: {self.reason}"
+            reason = f"{wrong}; delete lines above the header, if there are any"
             yield Read(hiding(source, reason, prefix), self.size)
 
 
