@@ -67,3 +67,10 @@ def test_bytes_that_resemble_no_language_are_refused():
     noise = bytes(each for each in random.Random(1).randbytes(4_000) if each > 31)
     with pytest.raises(DocumentError, match="not text in a known encoding"):
         decoding.decode(noise)
+
+
+def test_a_text_in_two_encodings_is_in_the_one_of_most_characters():
+    text = "Signed off by Rogério Brito\nSigned off by Reimar Döffinger\nCafé, déjà vu\n"
+    mixed = text.encode() + "Köln\n".encode("cp1252")
+    assert decoding.decode(mixed) == (f"{text}K\ufffdln\n", "utf-8")
+    assert decoding.decode(mixed, 8)[1] != "utf-8"

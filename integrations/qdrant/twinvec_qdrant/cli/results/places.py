@@ -178,7 +178,7 @@ def _read(path: Path, encoding: str) -> str | None:
     text = None
     for version in _GUESSES:  # an older version may have guessed differently
         with suppress(DocumentError):
-            text, guess = decode(data, version)
+            text, guess = decode(data, version=version)
             if guess in ("", encoding):
                 break
     return None if text is None else with_line_feeds(text)

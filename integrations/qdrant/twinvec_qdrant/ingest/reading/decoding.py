@@ -75,7 +75,7 @@ _WESTERN = re.compile(
 )
 _MISREAD = re.compile(
     r"(?<=[^\W\d_])[\xa1-\xac\xae-\xb6\xb8-\xbf×÷ˆ˜\u201a-\u2025\u2027-\u2bff](?=[^\W\d_])"  # a sign in a word
-    r"|[£¤¥¦¨¬¯´¸¼½¾](?=[^\W\d_])"  # a sign that begins a word
+    r"|[£¤¥¦¨¬¯´¸¼½¾](?=[^\W\d_])|(?<=[^\W\d_])[¡¤¥¦¨¬¯´¶¸¼½¾¿]"  # a sign that begins or ends a word
     r"|(?<=[A-Za-z])[^\W\d_\0-\u024f](?=[A-Za-z])"  # a letter of another script in a Latin word
 )
 _BEHIND_SMALL = re.compile(r"(?<=[a-z])[^\W\d_A-Za-z]")
@@ -98,8 +98,9 @@ _ESCAPE = re.compile(  # ECMA-48 as terminals read it: 7-bit codes without line 
 _SAMPLE = 64 * 1024  # bytes of lines that are not ASCII; more bytes would not improve the guess
 _UTF_8 = "utf-8-sig"
 _REPLACEMENT = "\ufffd"
-# valid characters of several bytes for each broken character: texts in other encodings have fewer
-_WHOLE_FOR_BROKEN = 10
+# valid characters of several bytes for each broken character: texts in other encodings have less than one; web pages,
+# and reading versions 1 to 8, need more
+_WHOLE_FOR_BROKEN, _MORE_FOR_BROKEN = 3, 10
 _WHOLE_FOR_CUT = 3  # least number of valid characters of several bytes
 _BINARY = "a binary file (it holds NUL bytes) of a format that cannot be converted"
 
@@ -199,7 +200,7 @@ def find_encoding(blocks: Callable[[], Iterable[bytes]], version: int) -> Encodi
         decoder.decode(b"", final=True)
         return Encoding(encoding or _UTF_8)
     except UnicodeDecodeError as error:
-        if encoding == _UTF_8 and version > 4 and _is_nearly_utf_8(blocks):
+        if encoding == _UTF_8 and version > 4 and _is_nearly_utf_8(blocks, version):
             return Encoding(_UTF_8, "replace", is_guess=True)
         if encoding == _UTF_8 and (guess := _guess(blocks, version)):
             return Encoding(guess, is_guess=True)
@@ -230,7 +231,7 @@ def _of_unicode(data: bytes) -> str | None:
     try:
         return data.decode(_UTF_8)
     except UnicodeDecodeError:
-        return data.decode(_UTF_8, "replace") if _is_nearly_utf_8(lambda: [data]) else None
+        return data.decode(_UTF_8, "replace") if _is_nearly_utf_8(lambda: [data], 8) else None
 
 
 def is_utf_8(data: bytes) -> bool:
@@ -242,7 +243,7 @@ def is_utf_8(data: bytes) -> bool:
     return True
 
 
-def _is_nearly_utf_8(blocks: Callable[[], Iterable[bytes]]) -> bool:
+def _is_nearly_utf_8(blocks: Callable[[], Iterable[bytes]], version: int) -> bool:
     """Return whether a text is UTF-8 except for few wrong bytes or a cut end, and has characters of several bytes."""
     decoder = _decoder(_UTF_8, "replace")
     broken = whole = 0
@@ -254,7 +255,8 @@ def _is_nearly_utf_8(blocks: Callable[[], Iterable[bytes]]) -> bool:
         broken += wrong
         whole += len(text) - len(text.encode("ascii", "ignore")) - wrong
     # a character that the end cuts off stays in the decoder, and is not counted
-    return whole >= max(broken * _WHOLE_FOR_BROKEN, _WHOLE_FOR_CUT)
+    least = _WHOLE_FOR_BROKEN if version > 8 else _MORE_FOR_BROKEN
+    return whole >= max(broken * least, _WHOLE_FOR_CUT)
 
 
 def _decoder(encoding: str, errors: str = "strict") -> codecs.IncrementalDecoder:
