@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import chardet
 import pytest
 
 from twinvec.errors import DocumentError
@@ -74,3 +75,14 @@ def test_a_text_in_two_encodings_is_in_the_one_of_most_characters():
     mixed = text.encode() + "Köln\n".encode("cp1252")
     assert decoding.decode(mixed) == (f"{text}K\ufffdln\n", "utf-8")
     assert decoding.decode(mixed, 8)[1] != "utf-8"
+
+
+@pytest.mark.parametrize("version", range(1, 9))
+def test_older_versions_guess_the_encoding_of_a_page_by_charset_normalizer(version, monkeypatch):
+    """Beautiful Soup would guess by chardet as soon as it is installed, and change what was read."""
+    page = f"<html><body><h1>Brief</h1><p>{POLISH_LETTER}</p></body></html>".encode("iso8859_2")
+    monkeypatch.setattr("bs4.dammit.chardet_module", None)
+    alone = convert(page, ".html", version)
+    monkeypatch.setattr("bs4.dammit.chardet_module", chardet)
+    assert convert(page, ".html", version) == alone
+    assert "dziękujemy" in alone

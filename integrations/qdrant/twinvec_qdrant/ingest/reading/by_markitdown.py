@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from twinvec.errors import MissingExtraError
 from twinvec.support import telemetry
 from twinvec.support.extras import import_extra
+from twinvec_qdrant.ingest.reading.encodings.page_encodings import encoding_of_page
 
 if TYPE_CHECKING:
     from markitdown import DocumentConverter, MarkItDown
@@ -129,11 +130,13 @@ def _page_converter() -> DocumentConverter:
 
     class Pages(HtmlConverter):
         def convert(self, file_stream: Any, stream_info: StreamInfo, **kwargs: Any) -> DocumentConverterResult:
+            data = file_stream.read()
+            encoding = encoding_of_page(data, stream_info.charset or "utf-8")
             try:
-                return super().convert(file_stream, stream_info, strict=True, **kwargs)
+                known = StreamInfo(extension=stream_info.extension, charset=encoding)
+                return super().convert(BytesIO(data), known, strict=True, **kwargs)
             except RecursionError:
-                file_stream.seek(0)
-                page = BeautifulSoup(file_stream, "html.parser", from_encoding=stream_info.charset or "utf-8")
+                page = BeautifulSoup(data, "html.parser", from_encoding=encoding)
                 for unseen in page(["script", "style"]):
                     unseen.extract()
                 return DocumentConverterResult(markdown=(page.body or page).get_text("\n", strip=True).strip())

@@ -3,7 +3,7 @@
 UTF-8, and UTF-16 and UTF-32 with a byte order mark, are recognised exactly. For other texts, chardet ranks the
 encodings that are in use, and the first one that gives plausible words counts. If a text has only signs and letters
 that are usual in Windows-1252, at their usual places (``_WESTERN``), it counts as Windows-1252 without a ranking. A
-text that resembles no language fails. Versions 1 to 8 guess in another way (``older.encodings``).
+text that resembles no language fails. Versions 1 to 8 guess in another way (``encodings.older_guesses``).
 
 Reading version 5 differs in two more cases:
 
@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from twinvec.errors import DocumentError
-from twinvec_qdrant.ingest.reading.older.encodings import IN_USE_OF_VERSION_8, guess_of_version_8
+from twinvec_qdrant.ingest.reading.encodings.older_guesses import IN_USE_OF_VERSION_8, guess_of_version_8
 from twinvec_qdrant.settings import NEWEST_READING
 
 _USUAL = "cp1252"

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from twinvec.support.extras import import_extra
 from twinvec_qdrant.ingest.reading.decoding import is_utf_8
-from twinvec_qdrant.ingest.reading.older.page_encodings import encodings_of_page
+from twinvec_qdrant.ingest.reading.encodings.page_encodings import encoding_of_page
 from twinvec_qdrant.ingest.reading.web.table_cells import whole_number, with_spans
 
 _NAVIGATION = re.compile(
@@ -109,14 +109,8 @@ def _parsed(html: bytes, version: int) -> Any:
         undeclared = b"\n%b" % _DECLARATION.sub(b"", html)  # Beautiful Soup warns of some texts without a line end
         # huge_tree permits comments above 10 MB
         return BeautifulSoup(undeclared, "lxml", from_encoding="utf-8", huge_tree=True)
-    encoding = "utf-8" if is_utf_8(html) else _found_encoding(html)
+    encoding = "utf-8" if is_utf_8(html) else encoding_of_page(html, None)
     return BeautifulSoup(html, "html.parser", from_encoding=encoding)
-
-
-def _found_encoding(html: bytes) -> str | None:
-    from bs4.dammit import UnicodeDammit
-
-    return UnicodeDammit(html, encodings_of_page(html), is_html=True).original_encoding
 
 
 def _change(page: Any, change: Callable[[list[Any]], list[Any]]) -> None:

@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 from twinvec.errors import DocumentError
 from twinvec.support.extras import import_extra
 from twinvec_qdrant.ingest.reading.decoding import decode, decode_as_stated, decode_page, without_escapes
-from twinvec_qdrant.ingest.reading.older.page_encodings import encodings_of_page
+from twinvec_qdrant.ingest.reading.encodings.page_encodings import encodings_of_page
 from twinvec_qdrant.ingest.reading.results import one_line
 from twinvec_qdrant.ingest.reading.web.cleaning import clean
 
