@@ -19,6 +19,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -74,13 +75,16 @@ class Corpus:
         """Ingest the documents, and save the chunks that are written."""
         calibrating: list[float] = []
         calibrate = collection._calibrate
-        collection._calibrate = lambda: calibrating.append(seconds_of(calibrate))  # type: ignore[method-assign]
         write = collection._backend.upsert
+
+        def timed(**options: bool) -> None:
+            calibrating.append(seconds_of(partial(calibrate, **options)))
 
         def kept(points: Sequence[Point]) -> None:
             self.points += [point for point in points if point.payload["kind"] == "chunk"]
             write(points)
 
+        collection._calibrate = timed  # type: ignore[method-assign]
         if len(self.points) < len(self.documents):
             self.points.clear()
             collection._backend.upsert = kept  # type: ignore[method-assign]

@@ -57,12 +57,29 @@ def write_pdf(path: Path, pages: Sequence[Sequence[str]]) -> None:
 WORD_SPACE = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 
 
-def write_docx(path: Path, paragraphs: Sequence[str], *, body: str = "", space: str = WORD_SPACE) -> None:
-    """A Word document of paragraphs, and of ``body``, which is XML."""
+def write_docx(
+    path: Path,
+    paragraphs: Sequence[str],
+    *,
+    body: str = "",
+    space: str = WORD_SPACE,
+    title: str = "",
+    comment: str = "",
+) -> None:
+    """A Word document of paragraphs, and of ``body``, which is XML; perhaps with a title, and a comment at its end."""
+    parts: dict[str, str] = {}
+    if title:
+        core = "http://schemas.openxmlformats.org/package/2006/metadata/core-properties"
+        named = f'xmlns:c="{core}" xmlns:dc="http://purl.org/dc/elements/1.1/"'
+        parts["docProps/core.xml"] = f"<c:coreProperties {named}><dc:title>{title}</dc:title></c:coreProperties>"
+    if comment:
+        said = f'<w:comment w:id="0" w:initials="B"><w:p><w:r><w:t>{comment}</w:t></w:r></w:p></w:comment>'
+        parts["word/comments.xml"] = f'<w:comments xmlns:w="{space}">{said}</w:comments>'
+        body += '<w:p><w:r><w:t>End</w:t></w:r><w:r><w:commentReference w:id="0"/></w:r></w:p>'
     body = "".join(f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>" for text in paragraphs) + body
     document = f'<w:document xmlns:w="{space}"><w:body>{body}</w:body></w:document>'
     with zipfile.ZipFile(path, "w") as archive:
-        for name, text in {**_DOCX, "word/document.xml": document}.items():
+        for name, text in {**_DOCX, "word/document.xml": document, **parts}.items():
             archive.writestr(name, text)
 
 

@@ -172,7 +172,8 @@ def test_cutting_does_not_hide_an_interruption(interrupt):
 
 
 def test_an_interrupted_calibration_is_not_a_failed_one(interrupt, tmp_path, monkeypatch):
-    monkeypatch.setattr("twinvec_qdrant.collection.is_due", lambda *_: True)
+    for module in ("collection", "calibration.measuring"):
+        monkeypatch.setattr(f"twinvec_qdrant.{module}.is_due", lambda *_: True)
     interrupt(measuring, "measured")
     with Collection.open("notes", tmp_path, encoder=WordEncoder(), chunking=False) as notes:
         with pytest.raises(TimeLimitError):

@@ -34,7 +34,11 @@ NEWEST_READING = 9
 Older versions differ as follows; each also has the differences of the versions after it.
 
 - Version 8: documents with macros, templates and slide shows of Office, and files compressed by gzip, fail; a search
-  index of a site is text; text behind a chart of a slide is a part of its table.
+  index of a site is text; text behind a chart of a slide is a part of its table; encodings are guessed by
+  charset-normalizer, which does not know those of DOS and the Macintosh; the first line of a table is its header;
+  dates of workbooks keep midnight in columns that have other values; Word documents have no titles and comments;
+  ``.emlx`` files, e-mails of a Maildir, and mailboxes whose names have no ending are text;
+  pages of mdBook begin with its keyboard shortcuts; calendars and address books have their markup.
 - Version 7: minified scripts and style sheets are text.
 - Version 6: source maps are text, and chunks of configuration do not have the path as heading.
 - Version 5: a ``.json`` or ``.mbox`` file is one text; reStructuredText has no headings; headings of chunks keep their

@@ -26,7 +26,7 @@ PREFIX = "TWINVEC_"
 VARIABLES = (
     *("COLLECTION", "PATH", "URL", "MODEL", "MODE", "RERANK", "PRECISION", "CACHE"),
     *("API_KEY", "READ_API_KEY", "LLM_KEY"),
-    *("SERVE_HOST", "SERVE_PORT", "SERVE_PRECISION", "SERVE_API_KEY_FILE", "SERVE_ALLOW_ORIGIN"),
+    *("SERVE_HOST", "SERVE_PORT", "SERVE_PRECISION", "SERVE_API_KEY_FILE", "SERVE_ALLOW_ORIGIN", "SERVE_LOG_FORMAT"),
 )
 """The environment variables that any distribution of twinvec reads, without ``PREFIX``."""
 

@@ -161,7 +161,7 @@ def ingest_command(
     "documents" also PDF, Office and HTML. The id is the path. Files in .gitignore are skipped. So are hidden files,
     unless --include names them.
 
-    Each line of a .jsonl or .ndjson file, row of a .csv or .tsv file, and e-mail of an .mbox file is a document. So is
+    Each line of a .jsonl or .ndjson file, row of a .csv or .tsv file, and e-mail of a mailbox is a document. So is
     each object with a text in a .json file. The keys are "id", "text" and optionally "title"; all other keys are
     payload for filters. An interrupted ingest resumes at the next run. If some documents fail, the others are ingested,
     and the exit code is 3; it is 1 if all fail.

@@ -155,7 +155,7 @@ def test_an_encoding_in_front_matter_is_no_guess_to_be_made_again(tmp_path, monk
     assert places._read(path, "klingon") == path.read_text(encoding="utf-8")
     path.write_bytes("Thé à la crème, crème brûlée".encode("cp1252"))
     assert places._read(path, "cp1250").startswith("Thé")
-    assert versions == [{}, {}, {"version": 4}]
+    assert [each["version"] for each in versions] == [NEWEST_READING, NEWEST_READING, 8, 4]
 
 
 @pytest.mark.parametrize(
@@ -287,3 +287,18 @@ def test_an_xhtml_file_is_read_like_a_web_page():
 @pytest.mark.parametrize(("tag", "times"), [("<noframes ", 200_000), ("<![CDATA[", 200_000), ("<dt>x", 50_000)])
 def test_the_time_is_linear_in_the_number_of_tags_without_an_end(tag, times):
     assert "Tea" in convert(b"<p>Tea</p>" + tag.encode() * times, ".xhtml")
+
+
+MDBOOK = """<body><div id="mdbook-help-container"><div id="mdbook-help-popup"><h2>Keyboard shortcuts</h2>
+<p>Press <kbd>S</kbd> or <kbd>/</kbd> to search in the book</p></div></div><div id="mdbook-body-container">
+<input type="checkbox" id="mdbook-sidebar-toggle-anchor" class="hidden"><div id="mdbook-page-wrapper">
+<div id="mdbook-menu-bar"><ul id="mdbook-theme-list" role="menu"><li><button>Light</button></li></ul>
+<h1 class="menu-title">The Book of Tea</h1></div><main><h1>Leaves</h1><p>Leaves are dried.</p>
+<ul id="theme-list"><li>Green</li></ul></main></div></div></body>"""
+
+
+def test_what_mdbook_hides_at_the_head_of_a_page_is_left_out():
+    assert convert(MDBOOK.encode(), ".html") == "# The Book of Tea\n\n# Leaves\n\nLeaves are dried.\n\n* Green"
+    older = convert(MDBOOK.encode(), ".html", version=8)
+    assert older.startswith("## Keyboard shortcuts")
+    assert "* Light" in older

@@ -783,3 +783,41 @@ def test_a_broken_picture_of_a_book_does_no_harm(tmp_path):
     with zipfile.ZipFile(path) as book, pytest.raises(zipfile.BadZipFile):
         book.read("book/pot.jpg")
     assert read(path).text.endswith("Leaves.")
+
+
+LEASE = ["Terms", "The lease of the flat in Main Street begins in June."]
+
+
+@pytest.mark.parametrize(
+    ("title", "name", "found"),
+    [
+        ("Lease of the flat in Main Street", "a.docx", True),
+        ("The rules  of the house", "house_rules.docx", True),
+        ("Minutes of the meeting in the office", "a.docx", False),  # of the document that was copied
+        ("Document1", "a.docx", False),
+        ("Microsoft Word - lease.doc", "lease.docx", False),
+        ("TERMS", "a.docx", False),
+    ],
+)
+def test_the_title_of_a_word_document_counts_if_it_names_its_content(tmp_path, title, name, found):
+    office_files.write_docx(tmp_path / name, LEASE, title=title)
+    (document,) = read_source(tmp_path)
+    assert (document.title, document.text) == (" ".join(title.split()) if found else "", "\n\n".join(LEASE))
+    reading = read_source(tmp_path)
+    reading.read_by(8)
+    assert next(reading).title == ""
+
+
+def test_a_title_that_the_text_begins_with_is_not_repeated(tmp_path):
+    office_files.write_docx(
+        tmp_path / "a.docx", ["House rules of Main Street", "No dogs."], title="House Rules of Main Street"
+    )
+    (document,) = read_source(tmp_path)
+    assert document.title == ""
+
+
+def test_comments_of_a_word_document_are_read(tmp_path):
+    office_files.write_docx(tmp_path / "a.docx", LEASE, comment="Ask the landlord.")
+    (document,) = read_source(tmp_path)
+    assert "End[[B1]](#comment-0)\n\nComment [B1]\n:   Ask the landlord." in document.text
+    assert "landlord" not in convert((tmp_path / "a.docx").read_bytes(), ".docx", 8)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import mailbox
+import plistlib
 from email.message import EmailMessage
 from operator import length_hint
 
 import pytest
 
-from twinvec_qdrant import Failure, Root, read_source
+from reading_ahead import read_ahead
+from twinvec_qdrant import Empty, Failure, Root, read_source
 
 FIRST = b"From a@example.org Thu Jan  1 00:00:00 2026\n"
 
@@ -118,3 +120,77 @@ def test_a_mailbox_that_changes_meanwhile_hides_its_mails(tmp_path):
     *_, failure = reading
     assert failure.hides
     assert failure.reason == "the file changed while it was read; ingest it again"
+
+
+def maildir(path):
+    """Make a Maildir of two e-mails, one of them new, and return their names."""
+    box = mailbox.Maildir(path)
+    for number, text in enumerate(("Tea at four.", "Milk?")):
+        message = EmailMessage()
+        message["From"], message["Subject"] = "Ann <a@example.org>", f"Tea {number}"
+        message.set_content(text)
+        kept = mailbox.MaildirMessage(message)
+        if number == 0:
+            kept.set_subdir("cur")
+            kept.set_flags("RS")
+        box.add(kept)
+    return sorted(each.relative_to(path).as_posix() for each in path.rglob("*") if each.is_file())
+
+
+@pytest.mark.parametrize("options", [(), (read_ahead,)])
+def test_the_mails_of_a_maildir_are_read(tmp_path, options):
+    names = maildir(tmp_path / "Mail")
+    read = list(Root(str(tmp_path / "Mail")).read(*options))
+    assert [(each.id, each.title, each.text.strip()) for each in read] == [
+        (names[0], "Tea 0", "Tea at four."),
+        (names[1], "Tea 1", "Milk?"),
+    ]
+    assert read[0].payload["from"] == "Ann <a@example.org>"
+    (alone,) = read_source(tmp_path / "Mail" / names[0])
+    assert alone.title == "Tea 0"
+    older = Root(str(tmp_path / "Mail")).read(*options)
+    older.read_by(8)
+    assert next(older).text.startswith("From: Ann")
+
+
+def test_a_file_whose_name_is_a_number_is_no_mail(tmp_path):
+    for name in ("1700000000.notes.txt", "1700000000.csv", "new/2024.notes"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("id,text\n1,Tea\n")
+    assert not any(isinstance(each, Failure) for each in read_source(tmp_path))
+
+
+INDEX = '// <!-- <mdb:mork:z v="1.4"/> -->\n< <(a=c)> // (f=iso-8859-1)\n  (B8=Custom)(B9=flags)>\n'
+
+
+def test_a_folder_of_thunderbird_is_a_mailbox(tmp_path):
+    """Thunderbird keeps the e-mails of a folder in a file without an ending, and an index beside it."""
+    write(tmp_path / "Inbox", ("a@x", "Tea at four."), ("b@x", "Milk?"))
+    data = (tmp_path / "Inbox").read_bytes().replace(b"\nFrom:", b"\nX-Mozilla-Status: 0001\nFrom:")
+    (tmp_path / "Inbox").write_bytes(data)
+    (tmp_path / "Inbox.msf").write_text(INDEX)
+    (tmp_path / "LICENSE").write_text("From now on, this is\nfree: for all.\n")
+    read = list(read_source(tmp_path))
+    assert [each.id for each in read if not isinstance(each, Failure)] == ["Inbox/a@x", "Inbox/b@x", "LICENSE"]
+    (index,) = (each for each in read if isinstance(each, Failure))
+    assert isinstance(index, Empty)
+    assert "mail index" in index.reason
+    assert [each.id for each in read_source(tmp_path / "Inbox")] == ["a@x", "b@x"]
+    older = Root(str(tmp_path)).read()
+    older.read_by(8)
+    assert [each.id for each in older] == ["Inbox", "Inbox.msf", "LICENSE"]
+
+
+def test_a_mail_of_apple_is_read(tmp_path):
+    message = EmailMessage()
+    message["From"], message["Subject"] = "Ann <a@example.org>", "Tea"
+    message.set_content("Tea at four.")
+    listed = plistlib.dumps({"flags": 8590195713, "date-received": 1700000000})
+    (tmp_path / "1.emlx").write_bytes(b"%-10d\n%b%b" % (len(bytes(message)), bytes(message), listed))
+    (tmp_path / "2.emlx").write_bytes(bytes(message))
+    mail, failed = read_source(tmp_path)
+    assert (mail.title, mail.text.strip(), mail.payload["from"]) == ("Tea", "Tea at four.", "Ann <a@example.org>")
+    assert "does not begin with the length" in failed.reason
+    older = Root(str(tmp_path)).read()
+    older.read_by(8)
+    assert "plist" in next(older).text

@@ -19,6 +19,8 @@ from words import WordEncoder
 URI = f"data:image/png;base64,{'A' * 120}"
 NEW, EIGHTH, SEVENTH, SIXTH, FIFTH, FOURTH, THIRD, MIDDLE, OLD = 9, 8, 7, 6, 5, 4, 3, 2, 1
 SUBRIP = "1\n00:00:01,000 --> 00:00:04,000\nTea is green.\n\n2\n00:00:05,000 --> 00:00:06,000\nMilk is white."
+LETTER = "La réunion prévue à la mairie aura lieu après les fêtes."
+EVENT = "BEGIN:VEVENT\nSUMMARY:Tea\nLOCATION:The garden\nEND:VEVENT"
 HUGO = '+++\ntitle = "Leaves"\ndate = 2024-03-01\n+++\nGreen leaves.'
 BOOK = "**Title:** All about tea\n**Language:** en\n\n# Tea\n\n"
 READ = {  # of each version: the texts by path, where they differ from those of the version before
@@ -44,6 +46,8 @@ READ = {  # of each version: the texts by path, where they differ from those of 
         "r.xhtml": "<p>Tea</p>",
         "s.html": "Tea\n\nSoft\xadware",
         "t.srt": SUBRIP,
+        "u.txt": "La r‚union pr‚vue … la mairie aura lieu aprŠs les fˆtes.",
+        "v.ics": EVENT,
     },
     MIDDLE: {
         "a.pdf": "tea is brewed with boiling water\n\nmilk is cold",
@@ -73,7 +77,8 @@ READ = {  # of each version: the texts by path, where they differ from those of 
     SIXTH: {"t.srt": "Tea is green.\nMilk is white."},
     SEVENTH: {},  # these texts stay: source maps are empty, and chunks of configuration have other headings
     EIGHTH: {},  # minified code is empty
-    NEW: {},  # search indexes are empty, and some files that failed are read
+    # also, indexes are empty, some files that failed are read, and some files hold records
+    NEW: {"u.txt": LETTER, "v.ics": "# Tea\n\nPlace: The garden"},
 }
 NUMBER = len(READ[OLD])
 CHANGED = {  # documents that the newest version reads differently
@@ -117,6 +122,8 @@ def folder(tmp_path):
     (folder / "s.html").write_text("<p hidden>Tea</p><p>Soft\xadware</p>")
     (folder / "p.txt").write_bytes("20 °C".encode("cp1252"))
     (folder / "t.srt").write_text(SUBRIP)
+    (folder / "u.txt").write_bytes(LETTER.encode("cp850"))
+    (folder / "v.ics").write_text(EVENT)
     return folder
 
 
@@ -204,6 +211,7 @@ LINES = {
     "k.md": ("Green", 5, 5),
     "h.mhtml": ("Milk", None, None),
     "n.log": ("started", 1, 2),
+    "u.txt": ("La r", 1, 1),
 }
 
 
@@ -274,6 +282,7 @@ RECORDS = {  # files of records: name -> their text, and the first version that 
     "rows.ndjson": (ROWS, FOURTH),
     "rows.json": (ROWS, SIXTH),
     "array.json": (f"[{ROWS.strip().replace(chr(10), ',')}]", SIXTH),
+    "Inbox": (MAIL.format("r1") + MAIL.format("r2"), NEW),
     "mail.mbox": (MAIL.format("r1") + MAIL.format("r2"), SIXTH),
 }
 

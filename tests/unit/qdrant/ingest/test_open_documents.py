@@ -116,7 +116,7 @@ def test_a_workbook_becomes_tables_of_its_values(tmp_path):
         "## Teas",
         "| kind | price | since | on |",
         "| --- | --- | --- | --- |",
-        "| green | 7.5 | 2024-05-01 00:00:00 | True |",
+        "| green | 7.5 | 2024-05-01 | True |",
         "| black | black | odd |  |",
         "| black | black | odd |  |",
     ]

@@ -13,6 +13,7 @@ from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant import Collection, Empty, Failure, RecordColumns, Root, read_source
 from twinvec_qdrant.ingest.reading import decoding
 from twinvec_qdrant.ingest.reading.records import tables
+from twinvec_qdrant.ingest.reading.records.columns import USUAL_COLUMNS
 from words import WordEncoder
 
 TABLE = 'id,title,text,year\nt1,Green,Green tea is steamed.,2020\nt2,,"Black tea, \nwhich is rolled.",2021\n'
@@ -166,18 +167,18 @@ def test_rows_that_do_not_fit_the_header_are_one_failure(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text('id,text\n1,a\n2,"b\nc",d\n3,e,f\n,g\n4,h,i\n5,j\n')
     misfit = "do not fit the header, in lines"
-    first = "the first: the row has 3 cells, but the header names 2 columns"
+    first = "the first: the row has 3 cells, but the header names 2 columns; delete lines above the header"
     with Collection.open("docs", tmp_path / "store", encoder=WordEncoder(), chunking=False) as docs:
         report = docs.ingest(Root(path))
         assert (report.new, report.failed, report.failures) == (
             2,
             1,
-            [("t.csv", f"4 rows {misfit} 3, 5, 6, ...; {first}")],
+            [("t.csv", f"4 rows {misfit} 3, 5, 6, ...; {first}, if there are any")],
         )
         path.write_text("id,text\n1,a\n2,b,c\n3,d,e\n")
         report = docs.ingest(Root(path), prune=True)  # one of the two rows may have the id 5
         assert (report.unchanged, report.deleted) == (1, 0)
-        assert report.failures == [("t.csv", f"2 rows {misfit} 3, 4; {first}")]
+        assert report.failures == [("t.csv", f"2 rows {misfit} 3, 4; {first}, if there are any")]
         path.write_text("id,text\n1,a,b\n2,c,d\n")
         with pytest.raises(IngestError):
             docs.ingest(Root(path))
@@ -187,7 +188,76 @@ def test_a_note_in_place_of_a_header_is_one_column(tmp_path):
     (tmp_path / "t.csv").write_text("# prices\nday,price\n1,2\n")
     (failure,) = read_source(tmp_path / "t.csv")
     assert isinstance(failure, Failure)
-    assert failure.reason.endswith("in lines 2, 3; the first: the row has 2 cells, but the header names 1 column")
+    assert "in lines 2, 3; the first: the row has 2 cells, but the header names 1 column" in failure.reason
+    assert failure.reason.endswith("; delete lines above the header, if there are any")
+
+
+STATEMENT = """\
+"Kontoauszug";"DE89 3704 0044 0532 0130 00"
+"Zeitraum:";"01.01.2004 - 31.01.2004"
+"Kontostand vom 31.01.2004:";"1.234,56 EUR"
+
+"Buchungstag";"Empfänger";"Verwendungszweck";"Betrag";"Währung";"Saldo";"Währung"
+"05.01.2004";"Stadtwerke";"Strom; Januar";"-45,00";"EUR";"955,00";"EUR"
+"12.01.2004";"Arbeit GmbH";"Gehalt
+Januar";"2.100,00";"EUR";"3.055,00";"EUR"
+"20.01.2004";"Teehaus";"";"-12,50";"EUR";"3.042,50";"EUR"
+"""
+PADDED = """\
+Account statement,,,,
+Account,123456,,,
+,,,,
+Date,Description,Debit,Credit,Balance
+2004-01-05,Electricity,45.00,,955.00
+2004-01-12,Salary,,2100.00,3055.00
+"""
+
+
+def test_the_header_of_a_bank_statement_is_found_below_other_lines(tmp_path):
+    (tmp_path / "a.csv").write_bytes(STATEMENT.encode("cp1252"))
+    (tmp_path / "b.csv").write_text("sep=;\n" + STATEMENT)
+    (tmp_path / "c.csv").write_text(PADDED)
+    first, second, third, *others = read_source(tmp_path)
+    assert first.payload["Verwendungszweck"] == "Strom; Januar"
+    assert first.text.endswith("Betrag: -45,00\nWährung: EUR\nSaldo: 955,00\nWährung 2: EUR")
+    assert (first.id, second.payload["Verwendungszweck"], third.payload["Empfänger"]) == (
+        *("a.csv/1", "Gehalt\nJanuar"),
+        "Teehaus",
+    )
+    assert [each.text for each in others[:3]] == [first.text, second.text, third.text]
+    assert [each.payload for each in others[3:]] == [
+        {"Date": "2004-01-05", "Description": "Electricity", "Debit": 45.0, "Balance": 955.0},
+        {"Date": "2004-01-12", "Description": "Salary", "Credit": 2100.0, "Balance": 3055.0},
+    ]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "text\nHello, world, 1\nBye, my world, 2\n",  # a header of names has no figures
+        "text\nHello, big, world\nBye, my, world\n",  # a table has figures
+        "text\ntime, 5\nHello, 7\n",  # a header of two names is below a blank line
+        "name,,\nTea,green,5\nMilk,white,6\n",  # the first row with all cells has a figure
+        ",age,town\nAnn,5,Rome\nBob,6,Bonn\n",  # a header may lack a name
+        "name,age,town\nAnn,5,Rome\nBob,6,Bonn,Germany\n",
+    ],
+)
+def test_a_header_at_the_top_stays_one(table, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(table)
+    assert list(tables.read_table(path, "t", "", USUAL_COLUMNS)) == list(
+        tables.read_table(path, "t", "", USUAL_COLUMNS, version=8)
+    )
+
+
+def test_an_older_version_takes_the_first_line_for_the_header(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(STATEMENT)
+    *_, failed = tables.read_table(path, "t", "", USUAL_COLUMNS, version=8)
+    assert "do not fit the header" in failed.value.reason
+    path.write_text("day,sum,sum\n1,2,3\n")
+    (failed,) = tables.read_table(path, "t", "", USUAL_COLUMNS, version=8)
+    assert "more than once" in failed.value.reason
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])
@@ -368,9 +438,9 @@ def test_a_short_western_text_is_taken_for_one(text):
         ("东京", "gb18030"),
     ],
 )
-def test_what_is_not_western_is_guessed_as_before(text, encoding):
-    data = text.encode(encoding)
-    assert decoding.decode(data) == decoding.decode(data, version=4)
+def test_a_short_text_that_is_not_western_is_not_taken_for_one(text, encoding):
+    assert decoding.decode(text.encode(encoding)) == (text, encoding)
+    assert decoding.decode(text.encode(encoding), version=8) == decoding.decode(text.encode(encoding), version=4)
 
 
 GERMAN = "Die Grüße für Jürgen wären schöner, sagte der Bürgermeister.\n"

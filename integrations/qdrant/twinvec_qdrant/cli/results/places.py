@@ -23,12 +23,14 @@ from twinvec_qdrant.ingest.cutting.sections import Section, with_line_feeds
 from twinvec_qdrant.ingest.markup import markup_of
 from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris, without_escapes
 from twinvec_qdrant.ingest.reading.files import SLOW_SUFFIXES, is_slow
+from twinvec_qdrant.settings import NEWEST_READING
 from twinvec_qdrant.stored_roots import StoredRoot, owner
 
 RootsOf = Mapping[str, Iterable[StoredRoot]]
 """The roots of each searched collection, by its name, or by "" if only one collection was searched."""
 
 _LARGEST = 8 * 1024 * 1024  # bytes of the largest file whose lines are numbered
+_GUESSES = (NEWEST_READING, 8, 4)  # reading versions that guess encodings in different ways
 _Cut = Callable[[str, list[str]], Sequence[Section]]
 _CUTS: Mapping[str, Sequence[_Cut]] = {
     "markdown": [
@@ -171,10 +173,12 @@ def _read(path: Path, encoding: str) -> str | None:
         if path.stat().st_size > _LARGEST:
             return None
         data = path.read_bytes()
-        text, guess = decode(data)
-    except (OSError, DocumentError):
+    except OSError:
         return None
-    if guess and guess != encoding:  # an older version may have guessed differently
+    text = None
+    for version in _GUESSES:  # an older version may have guessed differently
         with suppress(DocumentError):
-            text, _ = decode(data, version=4)
-    return with_line_feeds(text)
+            text, guess = decode(data, version=version)
+            if guess in ("", encoding):
+                break
+    return None if text is None else with_line_feeds(text)

@@ -18,6 +18,7 @@ from twinvec.errors import MissingExtraError
 from twinvec.interrupts import raise_of_handler
 from twinvec.support import telemetry
 from twinvec.support.extras import import_extra
+from twinvec_qdrant.ingest.reading.encodings.page_encodings import encoding_of_page
 
 if TYPE_CHECKING:
     from markitdown import DocumentConverter, MarkItDown
@@ -34,6 +35,7 @@ _CONVERTERS = {
 }
 _DECODED = (".htm", ".html", ".ipynb")  # files whose converter is told the encoding
 _UNESCAPED = {"escape_asterisks": False, "escape_underscores": False}  # searches then find names such as a_b
+_WITH_COMMENTS = {"style_map": "comment-reference => sup"}  # mammoth leaves comments out otherwise
 _LINE_END = re.compile(r"\r?\n")
 _BLANK_LINES = re.compile(r"\n{3,}")
 
@@ -42,12 +44,14 @@ def by_markitdown(data: bytes, suffix: str, version: int) -> str:
     """Return the Markdown of a file; ``suffix`` is the ending of its name.
 
     From reading version 2 on, a web page counts as UTF-8. From version 5 on, a notebook counts as JSON: UTF-8, or
-    UTF-16 or UTF-32, which its first bytes show.
+    UTF-16 or UTF-32, which its first bytes show. From version 9 on, the comments of a Word document stand at its end.
 
     Raises the errors of ``load_markitdown`` and of the converter.
     """
     package = load_markitdown(suffix)
     options: dict[str, Any] = _UNESCAPED if version > 1 else {}
+    if suffix == ".docx" and version > 8:
+        options = _UNESCAPED | _WITH_COMMENTS
     is_guessed = version < (5 if suffix == ".ipynb" else 2) and suffix in _DECODED
     try:
         if is_guessed:
@@ -128,11 +132,13 @@ def _page_converter() -> DocumentConverter:
 
     class Pages(HtmlConverter):
         def convert(self, file_stream: Any, stream_info: StreamInfo, **kwargs: Any) -> DocumentConverterResult:
+            data = file_stream.read()
+            encoding = encoding_of_page(data, stream_info.charset or "utf-8")
             try:
-                return super().convert(file_stream, stream_info, strict=True, **kwargs)
+                known = StreamInfo(extension=stream_info.extension, charset=encoding)
+                return super().convert(BytesIO(data), known, strict=True, **kwargs)
             except RecursionError:
-                file_stream.seek(0)
-                page = BeautifulSoup(file_stream, "html.parser", from_encoding=stream_info.charset or "utf-8")
+                page = BeautifulSoup(data, "html.parser", from_encoding=encoding)
                 for unseen in page(["script", "style"]):
                     unseen.extract()
                 return DocumentConverterResult(markdown=(page.body or page).get_text("\n", strip=True).strip())

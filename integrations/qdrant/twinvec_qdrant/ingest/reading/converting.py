@@ -21,6 +21,7 @@ from twinvec_qdrant.ingest.reading.office.office_archives import as_presentation
 from twinvec_qdrant.ingest.reading.office.open_documents import TEXTS, WORKBOOK, html_of
 from twinvec_qdrant.ingest.reading.office.rich_text import BEGINNING, RICH_TEXT, read_rich_text
 from twinvec_qdrant.ingest.reading.office.word_changes import with_all_text, without_unread_text
+from twinvec_qdrant.ingest.reading.office.word_titles import title_of_word
 from twinvec_qdrant.ingest.reading.results import one_line
 from twinvec_qdrant.ingest.reading.spreadsheets import SPREADSHEETS, read_workbook
 from twinvec_qdrant.ingest.reading.web.page_files import (
@@ -88,6 +89,14 @@ def convert(data: bytes, suffix: str, version: int = NEWEST_READING) -> str:
         markdown = _without_placeholders(markdown)
     # words with soft hyphens could not be found
     return markdown.replace(_SOFT_HYPHEN, "") if version > 4 else markdown
+
+
+def title_of(data: bytes, suffix: str, text: str, name: str) -> str:
+    """Return the title in the properties of a Word document with this text; "" if it has none, and for other files.
+
+    ``name`` is the name of the file.
+    """
+    return title_of_word(data, text, name) if _VARIANTS.get(suffix, suffix) == _WORD else ""
 
 
 def _markdown(data: bytes, suffix: str, version: int) -> str:

@@ -1,13 +1,13 @@
 """Decoding: the bytes of a text file -> text.
 
-UTF-8, and UTF-16 and UTF-32 with a byte order mark, are recognised exactly. For other texts, charset-normalizer ranks
-the encodings that are in use. If several encodings fit a short text equally well, the first one in ``_IN_USE`` wins.
+UTF-8, and UTF-16 and UTF-32 with a byte order mark, are recognised exactly. For other texts, chardet ranks the
+encodings that are in use, and the first one that gives plausible words counts. If a text has only signs and letters
+that are usual in Windows-1252, at their usual places (``_WESTERN``), it counts as Windows-1252 without a ranking. A
+text that resembles no language fails. Versions 1 to 8 guess in another way (``encodings.older_guesses``).
 
-Reading version 5 differs in three cases:
+Reading version 5 differs in two more cases:
 
 - A text that is UTF-8 except for a few bytes counts as UTF-8; U+FFFD replaces these bytes.
-- The encodings of Western and Central Europe (Windows-1252 and -1250) share many letters. If a text has only shared
-  letters, at positions usual in Western European words (``_WESTERN``), it counts as Windows-1252 without a ranking.
 - A web page or e-mail that states its encoding is read as browsers read it (WHATWG, Encoding Standard).
 """
 
@@ -15,16 +15,20 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from twinvec.errors import DocumentError
+from twinvec_qdrant.ingest.reading.encodings.older_guesses import IN_USE_OF_VERSION_8, guess_of_version_8
 from twinvec_qdrant.settings import NEWEST_READING
 
 _USUAL = "cp1252"
-_IN_USE = (
-    *(_USUAL, "cp1250", "iso8859_2", "cp1251", "koi8_r", "cp866", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257"),
-    *("cp932", "euc_jp", "gb18030", "big5", "cp949"),
+_IN_USE = (  # of Windows, of DOS, of the Macintosh, of Unix, and of East Asia
+    *(_USUAL, "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp874"),
+    *("cp437", "cp850", "cp852", "cp857", "cp865", "cp866", "cp1125"),
+    *("mac_roman", "mac_latin2", "mac_cyrillic"),
+    *("iso8859_2", "iso8859_5", "iso8859_7", "koi8_r", "koi8_u"),
+    *("cp932", "euc_jis_2004", "gb18030", "big5hkscs", "cp949"),
 )
 _MARKS = {  # byte order marks; UTF-32 comes first, because one of its marks begins with a mark of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
@@ -58,15 +62,29 @@ _NOT_OF_TEXTS = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-es
 # encodings that write text with ASCII bytes only, so that the text is also valid UTF-8
 _SEVEN_BITS = ("iso-2022-", "hz-")
 _PDF = b"%PDF-"
-_SHARED = "ÁÂÄÇÉËÍÎÓÔÖÚÜßáâäçéëíîóôöúü"  # letters that are the same bytes in Windows-1250 and Windows-1252
+_LETTERS = "ÁÂÄÇÉËÍÎÓÔÖÚÜßáâäçéëíîóôöúü"  # letters that are the same bytes in Windows-1250 and Windows-1252
 _WESTERN = re.compile(
-    rf"(?<![{_SHARED}])(?:"
-    # one or two such letters in a word with ASCII letters
-    rf"(?<=[A-Za-z])[{_SHARED}]{{1,2}}(?![{_SHARED}])|[{_SHARED}]{{1,2}}(?=[A-Za-z])"
-    rf"|(?<![A-Za-z])[{_SHARED}](?![{_SHARED}]))"  # such a letter as a word of its own
-    r"|[\xa0‘’‚“”„«»–—…•]|(?<![A-Za-z])[§©µ€£¼½¾](?![A-Za-z])|(?<=[\dnN\s])°|(?<=[\s\d])±(?=[\s\d])|^±(?=\d)"
+    # one or two such letters in a word with ASCII letters, or one as a word of its own
+    rf"(?<![{_LETTERS}])(?:(?<=[A-Za-z])[{_LETTERS}]{{1,2}}(?![{_LETTERS}])|[{_LETTERS}]{{1,2}}(?=[A-Za-z])"
+    rf"|(?<![A-Za-z])[{_LETTERS}](?![{_LETTERS}]))"
+    # quotation marks and dashes: within a word, DOS and the Macintosh have letters at their bytes
+    r"|(?<![A-Za-z])[‘’‚“”„«»–—•…](?![A-Za-z])|(?<![A-Za-z])[‘‚“„«](?=[A-Za-z])|(?<=[A-Za-z])[‘’“”»…](?![A-Za-z])"
+    r"|(?<=[A-Za-z])’(?=(?:d|ll|m|re|s|t|ve)\b)|(?<=\b[cdjlmnst])’(?=[A-Za-z])"
+    r"|\xa0(?![A-Za-z])|(?<![A-Za-z])\xa0|©|(?<![A-Za-z])[§µ€£¼½¾×](?![A-Za-z])|(?<=[\dnN\s])°|(?<=[\s\d])±(?=[\s\d])|^±(?=\d)"
     r"|(?<=[\dm])[²³]|[®™](?![A-Za-z])|(?<=[\s\d])µ(?=[A-Za-z])"
 )
+_MISREAD = re.compile(
+    r"(?<=[^\W\d_])[\xa1-\xac\xae-\xb6\xb8-\xbf×÷ˆ˜\u201a-\u2025\u2027-\u2bff](?=[^\W\d_])"  # a sign in a word
+    r"|[£¤¥¦¨¬¯´¸¼½¾](?=[^\W\d_])|(?<=[^\W\d_])[¡¤¥¦¨¬¯´¶¸¼½¾¿]"  # a sign that begins or ends a word
+    r"|(?<=[A-Za-z])[^\W\d_\0-\u024f](?=[A-Za-z])"  # a letter of another script in a Latin word
+)
+_BEHIND_SMALL = re.compile(r"(?<=[a-z])[^\W\d_A-Za-z]")
+_CONTROL = re.compile("[\x80-\x9f]")
+_MOST_MISREAD = 0.2  # of the characters that are not ASCII, in a text whose encoding is right
+# chardet's confidence in texts of a language is 0.05 or more, and in random bytes less than 0.03. If only few
+# characters are not ASCII, a low confidence says nothing.
+_LEAST_CONFIDENCE = 0.03
+_FEW, _FEW_IN_BYTES = 10, 0.1  # number of such characters, and their share in the bytes of the lines that have any
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 _CONTROLS = bytes(set(range(32)) - set(b"\b\t\n\v\f\r\x1b"))  # control characters that no text has
 _DATA_URI = re.compile(r"(data:[\w.+-]+/[\w.+-]+(?:;[\w.=+-]+)*;base64),[A-Za-z0-9+/=_-]{100,}")
@@ -80,8 +98,9 @@ _ESCAPE = re.compile(  # ECMA-48 as terminals read it: 7-bit codes without line 
 _SAMPLE = 64 * 1024  # bytes of lines that are not ASCII; more bytes would not improve the guess
 _UTF_8 = "utf-8-sig"
 _REPLACEMENT = "\ufffd"
-# valid characters of several bytes for each broken character: texts in other encodings have fewer
-_WHOLE_FOR_BROKEN = 10
+# valid characters of several bytes for each broken character: texts in other encodings have less than one; web pages,
+# and reading versions 1 to 8, need more
+_WHOLE_FOR_BROKEN, _MORE_FOR_BROKEN = 3, 10
 _WHOLE_FOR_CUT = 3  # least number of valid characters of several bytes
 _BINARY = "a binary file (it holds NUL bytes) of a format that cannot be converted"
 
@@ -181,7 +200,7 @@ def find_encoding(blocks: Callable[[], Iterable[bytes]], version: int) -> Encodi
         decoder.decode(b"", final=True)
         return Encoding(encoding or _UTF_8)
     except UnicodeDecodeError as error:
-        if encoding == _UTF_8 and version > 4 and _is_nearly_utf_8(blocks):
+        if encoding == _UTF_8 and version > 4 and _is_nearly_utf_8(blocks, version):
             return Encoding(_UTF_8, "replace", is_guess=True)
         if encoding == _UTF_8 and (guess := _guess(blocks, version)):
             return Encoding(guess, is_guess=True)
@@ -212,7 +231,7 @@ def _of_unicode(data: bytes) -> str | None:
     try:
         return data.decode(_UTF_8)
     except UnicodeDecodeError:
-        return data.decode(_UTF_8, "replace") if _is_nearly_utf_8(lambda: [data]) else None
+        return data.decode(_UTF_8, "replace") if _is_nearly_utf_8(lambda: [data], 8) else None
 
 
 def is_utf_8(data: bytes) -> bool:
@@ -224,7 +243,7 @@ def is_utf_8(data: bytes) -> bool:
     return True
 
 
-def _is_nearly_utf_8(blocks: Callable[[], Iterable[bytes]]) -> bool:
+def _is_nearly_utf_8(blocks: Callable[[], Iterable[bytes]], version: int) -> bool:
     """Return whether a text is UTF-8 except for few wrong bytes or a cut end, and has characters of several bytes."""
     decoder = _decoder(_UTF_8, "replace")
     broken = whole = 0
@@ -236,7 +255,8 @@ def _is_nearly_utf_8(blocks: Callable[[], Iterable[bytes]]) -> bool:
         broken += wrong
         whole += len(text) - len(text.encode("ascii", "ignore")) - wrong
     # a character that the end cuts off stays in the decoder, and is not counted
-    return whole >= max(broken * _WHOLE_FOR_BROKEN, _WHOLE_FOR_CUT)
+    least = _WHOLE_FOR_BROKEN if version > 8 else _MORE_FOR_BROKEN
+    return whole >= max(broken * least, _WHOLE_FOR_CUT)
 
 
 def _decoder(encoding: str, errors: str = "strict") -> codecs.IncrementalDecoder:
@@ -256,7 +276,7 @@ def _has_controls(block: bytes) -> bool:
 
 def _guess(blocks: Callable[[], Iterable[bytes]], version: int) -> str | None:
     """Return the likeliest encoding that can decode the whole text; None for a binary file."""
-    decoders = {name: _decoder(name) for name in _IN_USE}
+    decoders = {name: _decoder(name) for name in (_IN_USE if version > 8 else IN_USE_OF_VERSION_8)}
     sample: list[bytes] = []
     room = _SAMPLE
     for block in blocks():
@@ -267,10 +287,12 @@ def _guess(blocks: Callable[[], Iterable[bytes]], version: int) -> str | None:
             if room > 0 and not line.isascii():
                 sample.append(line[:room])
                 room -= len(line)
-    decoders = {name: decoder for name, decoder in decoders.items() if _decodes(decoder, b"", final=True)}
-    if version > 4 and _USUAL in decoders and _WESTERN.sub("", b"\n".join(sample).decode(_USUAL)).isascii():
-        return _USUAL
-    return _likeliest(b"\n".join(sample), list(decoders)) if decoders else None
+    left = [name for name, decoder in decoders.items() if _decodes(decoder, b"", final=True)]
+    if not left:
+        return None
+    if version < 9:
+        return guess_of_version_8(b"\n".join(sample), left, version)
+    return _likeliest(b"\n".join(sample), left)
 
 
 def _decodes(decoder: codecs.IncrementalDecoder, block: bytes, *, final: bool = False) -> bool:
@@ -281,13 +303,30 @@ def _decodes(decoder: codecs.IncrementalDecoder, block: bytes, *, final: bool = 
     return True
 
 
-def _likeliest(sample: bytes, candidates: list[str]) -> str | None:
-    from charset_normalizer import from_bytes
+def _likeliest(sample: bytes, candidates: Collection[str]) -> str | None:
+    """Return the likeliest of these encodings; None if the lines resemble no text in any of them."""
+    from chardet import detect_all
 
-    matches = from_bytes(sample, cp_isolation=candidates, preemptive_behaviour=False)
-    best = matches.best()
-    if best is None:
+    if _USUAL in candidates and _WESTERN.sub("", sample.decode(_USUAL, "replace")).isascii():
+        return _USUAL
+    wanted = [name.replace("_", "-") for name in candidates]
+    is_sparse = sum(map((127).__lt__, sample)) <= max(_FEW, len(sample) * _FEW_IN_BYTES)
+    weak: list[str] = []
+    for each in detect_all(sample, ignore_threshold=True, include_encodings=wanted, compat_names=False):
+        name = (each["encoding"] or "").replace("-", "_")
+        if name in candidates and _is_plausible(sample.decode(name, "replace")):
+            if each["confidence"] >= _LEAST_CONFIDENCE:
+                return name
+            weak.append(name)
+    if not is_sparse:
         return None
-    equal = [each for each in matches if (each.chaos, each.coherence) == (best.chaos, best.coherence)]
-    names = {name for each in equal for name in each.could_be_from_charset}
-    return next((name for name in candidates if name in names), best.encoding)
+    return _USUAL if _USUAL in weak else next(iter(weak), None)
+
+
+def _is_plausible(text: str) -> bool:
+    """Return whether few words have a sign or a letter of another script in them, or a capital behind a letter."""
+    if _CONTROL.search(text):
+        return False
+    capitals = [each for each in _BEHIND_SMALL.findall(text) if each.isupper()]
+    misread = len(_MISREAD.findall(text)) + len(capitals)
+    return misread <= _MOST_MISREAD * (len(text) - len(text.encode("ascii", "ignore")))

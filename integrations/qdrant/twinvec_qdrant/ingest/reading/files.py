@@ -27,10 +27,13 @@ from twinvec.retrieval.documents import Document, as_document
 from twinvec.text import MAX_TEXT_BYTES
 from twinvec_qdrant.ingest.front_matter import split_front_matter
 from twinvec_qdrant.ingest.markup import MARKDOWN_SUFFIXES, RESTRUCTURED_TEXT_SUFFIXES
-from twinvec_qdrant.ingest.reading.converting import CONVERTED_SINCE, convert
+from twinvec_qdrant.ingest.reading.converting import CONVERTED_SINCE, convert, title_of
 from twinvec_qdrant.ingest.reading.decoding import decode, without_data_uris, without_escapes
 from twinvec_qdrant.ingest.reading.generated import generated_kind
+from twinvec_qdrant.ingest.reading.letters.contacts import markdown_of_contacts
+from twinvec_qdrant.ingest.reading.letters.invitations import markdown_of_calendar
 from twinvec_qdrant.ingest.reading.letters.mail import MAIL_SUFFIX, document_of_mail, read_mail
+from twinvec_qdrant.ingest.reading.letters.mail_files import APPLE_MAIL, mail_of_apple, suffix_of
 from twinvec_qdrant.ingest.reading.older.pdf import read_pdf_of_version_1
 from twinvec_qdrant.ingest.reading.pdf_pages import read_pdf
 from twinvec_qdrant.ingest.reading.results import (
@@ -55,6 +58,7 @@ _WHY_EMPTY = {
 _UNREAD_FRONT_MATTER = "%s: the front matter cannot be read and stays text: %s"
 _COMPRESSED = ".gz"
 _RECORDS = frozenset({".csv", ".json", ".jsonl", ".mbox", ".ndjson", ".tsv"})  # are read only when not compressed
+_ENTRIES = {".ics": markdown_of_calendar, ".vcard": markdown_of_contacts, ".vcf": markdown_of_contacts}
 _WITHOUT_TEXT = {  # kind of file -> endings. If such a file is not text, it counts as empty, not as damaged.
     "picture": ".avif .bmp .emf .gif .heic .ico .jpeg .jpg .png .psd .tif .tiff .webp .wmf",
     "recording": ".aac .avi .flac .m4a .m4v .mkv .mov .mp3 .mp4 .mpeg .mpg .ogg .opus .wav .webm .wma .wmv",
@@ -62,7 +66,9 @@ _WITHOUT_TEXT = {  # kind of file -> endings. If such a file is not text, it cou
 }
 _KINDS = {suffix: kind for kind, suffixes in _WITHOUT_TEXT.items() for suffix in suffixes.split()}
 
-SLOW_SUFFIXES = frozenset({*CONVERTED_SINCE, MAIL_SUFFIX})
+_SLOW_SINCE = {**CONVERTED_SINCE, MAIL_SUFFIX: 1, APPLE_MAIL: 9}
+
+SLOW_SUFFIXES = frozenset(_SLOW_SINCE)
 """Endings of the names of files that take longer to parse than to send to another process; text files do not."""
 
 VERSIONED_SUFFIXES = (*(each for each, since in CONVERTED_SINCE.items() if since == 1), MAIL_SUFFIX, *MARKDOWN_SUFFIXES)
@@ -96,7 +102,7 @@ class FileBytes(NamedTuple):
 
 def is_slow(suffix: str, version: int) -> bool:
     """Return whether files with this ending are slow to parse; older reading versions read some of them as text."""
-    return suffix in SLOW_SUFFIXES and version >= CONVERTED_SINCE.get(suffix, 1)
+    return suffix in _SLOW_SINCE and version >= _SLOW_SINCE[suffix]
 
 
 def read_file(path: Path, identity: str, version: int) -> Document | Failure:
@@ -113,7 +119,7 @@ def take_file(path: Path, identity: str, version: int) -> FileBytes | Failure:
     """Return the bytes of a file: at most 256 MiB if its format is slow to parse, and 8 MiB for any other format."""
     if identity != printable(identity):
         return Failure(printable(identity), NOT_UTF8)
-    suffix = path.suffix.lower()
+    suffix = suffix_of(path, version)
     limit, check = (MAX_CONVERTED_BYTES, None) if is_slow(suffix, version) else (MAX_TEXT_BYTES, decode)
     return _or_failure(identity, suffix, lambda: FileBytes(identity, suffix, read_bytes(path, limit, check), version))
 
@@ -176,7 +182,10 @@ def _document(file: FileBytes) -> Document | Empty:
         return _of_pdf(file)
     if suffix in CONVERTED_SINCE and is_slow(suffix, version):
         text = _without_data_uris(convert(data, suffix, version), version)
-        return Document(identity, text, payload={"path": identity, "format": "markdown"})
+        title = title_of(data, suffix, text, identity) if version > 8 else ""
+        return Document(identity, text, title, {"path": identity, "format": "markdown"})
+    if suffix == APPLE_MAIL and version > 8:
+        suffix, data = MAIL_SUFFIX, mail_of_apple(data)
     if suffix == MAIL_SUFFIX:
         return document_of_mail(read_mail(data, version), identity, identity)
     if suffix == DRAWING and version > 4:
@@ -186,6 +195,8 @@ def _document(file: FileBytes) -> Document | Empty:
         text = without_escapes(text)
     if suffix in SUBTITLES and version > 5:
         text = text_of_subtitles(text, suffix)
+    if version > 8 and suffix in _ENTRIES and (markdown := _ENTRIES[suffix](text)):
+        return Document(identity, markdown, payload={"path": identity, "format": "markdown"})
     if kind := generated_kind(text, suffix, version):
         return Empty(printable(identity), f"a {kind}, which {NO_TEXT} of its own")
     is_markdown = suffix in MARKDOWN_SUFFIXES

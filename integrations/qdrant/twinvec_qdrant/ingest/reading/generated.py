@@ -1,4 +1,4 @@
-"""Generated files: recognise source maps, minified code and search indexes, which repeat what other files hold."""
+"""Generated files: recognise source maps, minified code and indexes, which repeat what other files hold."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 _SOURCE_MAP, _JSON = ".map", ".json"
+_MAIL_INDEX, _MORK = ".msf", "// <!-- <mdb:mork:"  # of a folder of Thunderbird
 _SCRIPTS_AND_STYLES = frozenset({".cjs", ".css", ".js", ".mjs"})
 _MEAN_LINE = (
     110  # characters; GitHub Linguist calls a script or style sheet minified if its lines are longer on average
@@ -17,7 +18,7 @@ _LONG_LINE = 2_000  # characters; files of long sentences, such as translations,
 
 
 def generated_kind(text: str, suffix: str, version: int) -> str:
-    """Return which kind of generated file this is, "source map", "minified file" or "search index"; else "".
+    """Return which kind of generated file this is, such as "source map"; "" for any other file.
 
     Args:
         text: The text of the file.
@@ -26,6 +27,8 @@ def generated_kind(text: str, suffix: str, version: int) -> str:
     """
     if suffix == _SOURCE_MAP and version > 6 and _is_source_map(text):
         return "source map"
+    if suffix == _MAIL_INDEX and version > 8 and text.startswith(_MORK):
+        return "mail index"
     if suffix == _JSON and version > 8 and _is_search_index(text):
         return "search index"
     return "minified file" if suffix in _SCRIPTS_AND_STYLES and version > 7 and _is_minified(text) else ""

@@ -19,6 +19,7 @@ from twinvec.escaping import escaped
 from twinvec.retrieval.documents import Document
 from twinvec.support.checks import check_flags, check_settings, path_text
 from twinvec_qdrant.ingest.reading.files import FileBytes, is_slow, parse_file, read_file, take_file
+from twinvec_qdrant.ingest.reading.letters.mail_files import suffix_of
 from twinvec_qdrant.ingest.reading.patterns import Selection, pattern_list
 from twinvec_qdrant.ingest.reading.records.columns import USUAL_COLUMNS, RecordColumns
 from twinvec_qdrant.ingest.reading.records.json_files import JSON_SUFFIX, count_objects, kind_of_json, read_json
@@ -42,7 +43,8 @@ RECORD_SUFFIXES = frozenset({RECORDS_SUFFIX, *TABLE_SUFFIXES})
 """Endings of files of records; each such file is a root of its own if the user names it."""
 
 _LINES = (RECORDS_SUFFIX, NEWER_RECORDS_SUFFIX)
-_LOOKED_INTO_SINCE = 6  # the first reading version that looks for records in .json and .mbox files
+# endings of files that may hold records, with the first reading version that looks into them; "" is no ending
+_LOOKED_INTO_SINCE = {JSON_SUFFIX: 6, MAILBOX_SUFFIX: 6, "": 9}
 _WILD = frozenset("*?[")
 _LOST = "every process that read the file died"
 
@@ -261,16 +263,17 @@ class Root:
         if is_lines or suffix in TABLE_SUFFIXES:
             is_special = os.path.exists(path) and not os.path.isfile(path)
             return "" if is_special and (found.in_folder or not path.is_fifo()) else suffix
-        if suffix not in (JSON_SUFFIX, MAILBOX_SUFFIX) or version < _LOOKED_INTO_SINCE or not os.path.isfile(path):
+        since = _LOOKED_INTO_SINCE.get(suffix)
+        if since is None or version < since or not os.path.isfile(path):
             return ""
         if suffix == JSON_SUFFIX:
             return kind_of_json(path, self.columns)
-        return suffix if is_mailbox(path) else ""
+        return MAILBOX_SUFFIX if is_mailbox(path, named=bool(suffix)) else ""
 
 
 def _with_call(found: FoundFile | Failure, version: int) -> FoundFile | Failure | Read | HelperCall:
     """Return, for a file that is slow to parse, the call that parses it or the failure to read it; else ``found``."""
-    if isinstance(found, Failure) or not is_slow(found.path.suffix.lower(), version):
+    if isinstance(found, Failure) or not is_slow(suffix_of(found.path, version), version):
         return found
     file = take_file(found.path, found.place, version)
     if isinstance(file, Failure):

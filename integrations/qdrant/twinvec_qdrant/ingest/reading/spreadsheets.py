@@ -71,7 +71,7 @@ def _markdown(data: bytes, suffix: str, version: int) -> str:
     for name, rows in sheets(data):
         filled = list(_filled(rows, room))
         if filled or version < 3:
-            parts.append(f"## {name}\n{_table(filled)}")
+            parts.append(f"## {name}\n{_table(filled, version)}")
     return "\n\n".join(parts)
 
 
@@ -161,14 +161,16 @@ def _value(cell: Any) -> Any:
     return int(cell) if isinstance(cell, float) and cell.is_integer() and abs(cell) < _LARGE else cell
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _table(rows: Sequence[Row], version: int) -> str:
     """Return a Markdown table of the columns that are not blank."""
     if not rows:
         return _NO_CELLS
     places = sorted(set().union(*rows))
     if len(places) * len(rows) * _BORDER > MAX_TEXT_BYTES:
         raise _too_large()
-    columns = [_texts([row.get(place) for row in rows]) for place in places]
+    if version > 8:
+        rows = [dict(zip(rows[0], _without_midnight(rows[0].values()), strict=True)), *rows[1:]]
+    columns = [_texts([row.get(place) for row in rows], version) for place in places]
     header, *below = map(_line, zip(*columns, strict=True))
     return "\n".join([header, _line(["---"] * len(places)), *below])
 
@@ -177,16 +179,27 @@ def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _texts(column: Sequence[Any]) -> list[str]:
-    """Return the texts of a column; dates lose a time that is always midnight; numbers get equally many decimals."""
+def _texts(column: Sequence[Any], version: int) -> list[str]:
+    """Return the texts of a column; dates lose a time that is always midnight; numbers get equally many decimals.
+
+    In reading versions 1 to 8, dates keep the time if another cell of the column, such as "open", is not a date.
+    """
     header, *cells = column
     filled = [cell for cell in cells if cell is not None]
-    if all(isinstance(cell, datetime) and cell.time() == time() for cell in filled):
-        cells = [cell and cell.date() for cell in cells]
+    if version > 8 or all(isinstance(cell, datetime) for cell in filled):
+        cells = _without_midnight(cells)
     texts = list(map(_text, cells))
     if all(isinstance(cell, (int, float)) and not isinstance(cell, bool) for cell in filled):
         texts = _aligned(texts)
     return [_text(header), *texts]
+
+
+def _without_midnight(cells: Iterable[Any]) -> list[Any]:
+    """Return cells with their dates without times if all of these times are midnight."""
+    cells = list(cells)
+    if any(isinstance(cell, datetime) and cell.time() != time() for cell in cells):
+        return cells
+    return [cell.date() if isinstance(cell, datetime) else cell for cell in cells]
 
 
 def _aligned(numbers: Sequence[str]) -> list[str]:

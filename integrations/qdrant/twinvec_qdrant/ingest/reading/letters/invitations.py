@@ -1,9 +1,9 @@
-"""Invitations: the calendar part of a letter (iCalendar, RFC 5545) -> the summary, time and place of each event."""
+"""Calendars (iCalendar, RFC 5545), alone and in a letter -> the summary, time, place and description of each event."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ _FOLD = re.compile(r"\r?\n[ \t]")
 _LINE = re.compile(r'([\w-]++)((?:"[^"]*"|[^":])*+):(.*)')  # possessive: the time is linear without a colon
 _ZONE = re.compile(r';TZID="?([^";]+)', re.IGNORECASE)
 _ESCAPED = re.compile(r"\\([nN,;\\])")
+_ENTRIES = ("VEVENT", "VJOURNAL", "VTODO")
 _DAY = "%Y%m%d"
 _TIMES = {_DAY: "%Y-%m-%d", f"{_DAY}T%H%M%S": "%Y-%m-%d %H:%M", f"{_DAY}T%H%M%SZ": "%Y-%m-%d %H:%M UTC"}
 
@@ -30,7 +31,18 @@ def events_text(calendar: str, told: str) -> str:
     return "\n\n".join(filter(None, (_event_text(event, told) for event in _events(calendar))))
 
 
-def _events(calendar: str) -> Iterator[Mapping[str, _Property]]:
+def markdown_of_calendar(calendar: str) -> str:
+    """Return the events, tasks and notes of a calendar, each below its summary as heading; "" if it has none."""
+    return "\n\n".join(filter(None, (_event_markdown(event) for event in _events(calendar, _ENTRIES))))
+
+
+def _event_markdown(event: Mapping[str, _Property]) -> str:
+    summary, due = " ".join(_text(event, "SUMMARY").split()), _moment(event.get("DUE"), 0)
+    rest = _event_text({name: value for name, value in event.items() if name != "SUMMARY"}, "")
+    return "\n\n".join(filter(None, [f"# {summary}" if summary else "", f"Due: {due}" if due else "", rest]))
+
+
+def _events(calendar: str, kinds: Collection[str] = ("VEVENT",)) -> Iterator[Mapping[str, _Property]]:
     """Yield the properties of each event by name, without those of the alarms in it."""
     within: list[str] = []
     event: dict[str, _Property] = {}
@@ -40,11 +52,11 @@ def _events(calendar: str) -> Iterator[Mapping[str, _Property]]:
         name, value = found[1].upper(), found[3].strip()
         if name == "BEGIN":
             within.append(value.upper())
-            event = {} if within[-1] == "VEVENT" else event
+            event = {} if within[-1] in kinds else event
         elif name == "END":
-            if within and within.pop() == "VEVENT":
+            if within and within.pop() in kinds:
                 yield event
-        elif within[-1:] == ["VEVENT"]:
+        elif within and within[-1] in kinds:
             event.setdefault(name, _Property(found[2], value))
 
 

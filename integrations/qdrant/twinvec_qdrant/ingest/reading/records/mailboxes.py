@@ -1,4 +1,4 @@
-"""Mailboxes: a file of e-mails (.mbox, RFC 4155) -> documents, one for each e-mail."""
+"""Mailboxes: a file of e-mails (.mbox, RFC 4155, or a folder of Thunderbird) -> documents, one for each e-mail."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from email import policy
+from email.message import EmailMessage
+from email.parser import BytesHeaderParser
 from pathlib import Path
 
 from twinvec.retrieval.documents import Document, as_document
 from twinvec_qdrant.ingest.reading.letters.mail import document_of_mail, read_mail
+from twinvec_qdrant.ingest.reading.letters.parts import is_letter
 from twinvec_qdrant.ingest.reading.results import (
     CHANGED,
     Failure,
@@ -26,19 +30,31 @@ from twinvec_qdrant.ingest.reading.results import (
 MAILBOX_SUFFIX = ".mbox"
 
 _BEGINNING = b"From "
+_BEGINNING_BYTES = 64 * 1024  # the headers of an e-mail have fewer
 _HEADER = re.compile(rb"[!-9;-~]+:")  # the name of a header, with its colon (RFC 5322, section 2.2)
 _END_OF_HEADERS = re.compile(rb"\r?\n\r?\n")
 _DELETED = re.compile(rb"^X-Mozilla-Status: *[0-9a-f]{3}[89a-f]", re.MULTILINE | re.IGNORECASE)  # the flag 0x0008
 _QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)  # a line of the text, which would look like the next e-mail
 
 
-def is_mailbox(path: Path) -> bool:
-    """Return whether a file begins as a mailbox does."""
+def is_mailbox(path: Path, *, named: bool) -> bool:
+    """Return whether a file begins as a mailbox does.
+
+    If the file is not ``named`` as one, as those of Thunderbird are not, the headers of an e-mail must follow.
+    """
     try:
         with path.open("rb") as file:
-            return file.read(len(_BEGINNING)) == _BEGINNING
+            if file.read(len(_BEGINNING)) != _BEGINNING:
+                return False
+            return named or _begins_as_letter(file.read(_BEGINNING_BYTES).partition(b"\n")[2])
     except OSError:
         return False
+
+
+def _begins_as_letter(data: bytes) -> bool:
+    message = BytesHeaderParser(policy=policy.default).parsebytes(data)
+    assert isinstance(message, EmailMessage)
+    return bool(_HEADER.match(data)) and is_letter(message)
 
 
 def read_mailbox(path: Path, name: str, prefix: str, version: int) -> Iterator[Read]:

@@ -2,7 +2,7 @@
 
 The file is read twice: first for its encoding, its delimiter and the columns that hold only numbers, then for its rows.
 All rows that do not fit the header are one failure. Excel can write a line "sep=;" above the header, which states the
-delimiter.
+delimiter. From reading version 9 on, other lines above the header are skipped (``table_header``).
 
 Cells may be quoted. In a TSV file, a quotation mark can also be part of a text, as the format has no quoting of its own
 (text/tab-separated-values). So if such a file is malformed with quoting, it is read without.
@@ -28,6 +28,7 @@ from twinvec.retrieval.documents import Document, as_document
 from twinvec.support.lines import long_fields
 from twinvec_qdrant.ingest.reading.decoding import Encoding, find_encoding
 from twinvec_qdrant.ingest.reading.records.columns import RecordColumns
+from twinvec_qdrant.ingest.reading.records.table_header import HEADER_LINES, header_below_lines
 from twinvec_qdrant.ingest.reading.results import (
     CHANGED,
     Failure,
@@ -95,7 +96,8 @@ class _Misfits:
             yield Read(hiding(f"{source}:{self.lines[0]}", self.reason, prefix), self.size)
         elif self.count:
             lines = ", ".join(map(str, self.lines)) + (", ..." if self.count > NAMED else "")
-            reason = f"{self.count:,} rows do not fit the header, in lines {lines}; the first: {self.reason}"
+            wrong = f"{self.count:,} rows do not fit the header, in lines {lines}; the first: {self.reason}"
+            reason = f"{wrong}; delete lines above the header, if there are any"
             yield Read(hiding(source, reason, prefix), self.size)
 
 
@@ -135,27 +137,36 @@ def _layout(path: Path, columns: RecordColumns, version: int) -> tuple[_Layout, 
     encoding = find_encoding(lambda: _blocks(path), version)
     with path.open(encoding=encoding.name, errors=encoding.errors, newline="") as file:
         is_tsv = path.suffix.lower() == ".tsv"
-        sample = list(islice(file, _SAMPLE_LINES))
-        stated = _STATED.fullmatch(sample[0]) if sample and version >= 6 and not is_tsv else None
-        above = 0 if stated is None else 1
-        delimiter = "\t" if is_tsv else _delimiter(sample) if stated is None else stated[1]
+        sample = list(islice(file, HEADER_LINES))
+        above, delimiter = _place_of_header(sample, version, is_tsv=is_tsv)
         quoting: Quoting = csv.QUOTE_MINIMAL
         try:
-            header, numeric, count = _surveyed(file, above, delimiter, quoting)
+            header, numeric, count = _surveyed(file, above, delimiter, quoting, version)
         except DocumentError:
             if not is_tsv:
                 raise
             quoting = csv.QUOTE_NONE
-            header, numeric, count = _surveyed(file, above, delimiter, quoting)
+            header, numeric, count = _surveyed(file, above, delimiter, quoting, version)
     return _Layout(encoding, above, delimiter, quoting, header, *_places(header, columns), numeric), count
 
 
+def _place_of_header(lines: Sequence[str], version: int, *, is_tsv: bool) -> tuple[int, str]:
+    """Return the number of lines above the header, and the delimiter."""
+    stated = _STATED.fullmatch(lines[0]) if lines and version >= 6 and not is_tsv else None
+    above, delimiters = (0, _DELIMITERS) if stated is None else (1, stated[1])
+    if is_tsv:
+        delimiters = "\t"
+    if version > 8 and (found := header_below_lines(lines[above:], delimiters)):
+        return above + found.above, found.delimiter
+    return above, _delimiter(lines[:_SAMPLE_LINES]) if len(delimiters) > 1 else delimiters
+
+
 def _surveyed(
-    file: TextIO, above: int, delimiter: str, quoting: Quoting
+    file: TextIO, above: int, delimiter: str, quoting: Quoting, version: int
 ) -> tuple[tuple[str, ...], frozenset[int], int]:
     """Return the header, the columns that hold only numbers, and the number of rows."""
     rows = _well_formed(_reader(file, above, delimiter, quoting), above)
-    header = _header(next(rows, []))
+    header = _header(next(rows, []), version)
     return header, *_numeric(rows, len(header))
 
 
@@ -218,12 +229,29 @@ def _widths(lines: Sequence[str], delimiter: str) -> list[int]:
         return []
 
 
-def _header(cells: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the columns; a column without a name is called by its number."""
+def _header(cells: Sequence[str], version: int = NEWEST_READING) -> tuple[str, ...]:
+    """Return the names of the columns; a column without a name is called by its number.
+
+    From reading version 9 on, names that are repeated are numbered, as "currency" and "currency 2".
+    """
     names = tuple(cell.strip() or f"column {place}" for place, cell in enumerate(cells, 1))
-    if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
+    is_part = {"id", "_id", "text", "title"}.intersection
+    if version > 8 and not is_part(name.casefold() for name in _repeated(names)):
+        names = tuple(_numbered(names))
+    if repeated := _repeated(names):
         raise DocumentError(f"the header names the column {repeated[0]!r} more than once")
     return names
+
+
+def _numbered(names: Iterable[str]) -> Iterator[str]:
+    seen: Counter[str] = Counter()
+    for name in names:
+        seen[name] += 1
+        yield name if seen[name] == 1 else f"{name} {seen[name]}"
+
+
+def _repeated(names: Sequence[str]) -> list[str]:
+    return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def _places(header: Sequence[str], columns: RecordColumns) -> tuple[int | None, int | None, tuple[int, ...]]:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from twinvec.support.extras import import_extra
 from twinvec_qdrant.ingest.reading.decoding import is_utf_8
+from twinvec_qdrant.ingest.reading.encodings.page_encodings import encoding_of_page
 from twinvec_qdrant.ingest.reading.web.table_cells import whole_number, with_spans
 
 _NAVIGATION = re.compile(
@@ -27,6 +28,9 @@ _NAVIGATION = re.compile(
 )
 _CONTENT = ("html", "body", "main", "article", "h1")  # never removed as navigation, whatever their class, id or role
 _UNSEEN = ("iframe", "noembed", "script", "style")
+# ids of what style sheets of mdBook hide at the head of each page: keyboard shortcuts, the box that opens the contents,
+# and the menu of colours; older versions of mdBook have some ids without "mdbook-"
+_OF_MDBOOK = re.compile(r"mdbook-help-container|mdbook-theme-list|(?:mdbook-)?sidebar-toggle-anchor")
 _DECLARATION = re.compile(rb"\A<\?xml[^>]*>")  # an XML declaration, of which Beautiful Soup would warn
 _LISTS = ("ul", "ol", "dl")
 _TERMS = ("dt", "dd")
@@ -85,7 +89,7 @@ def clean(html: bytes, address: str, version: int, *, titled: bool = False) -> b
         _move_terms_out(page)
     _change(page, lambda children: [each for child in children for each in _shown(child, version)])
     facts = _facts(page)
-    unseen = _unseen(page, facts) if version > 4 else ()
+    unseen = _unseen(page, facts, version) if version > 4 else ()
     _change(page, lambda children: [each for child in children for each in _kept(child, facts, unseen)])
     body = page.body or page
     if not body.get_text(strip=True):  # the page has no text besides what was removed
@@ -105,7 +109,8 @@ def _parsed(html: bytes, version: int) -> Any:
         undeclared = b"\n%b" % _DECLARATION.sub(b"", html)  # Beautiful Soup warns of some texts without a line end
         # huge_tree permits comments above 10 MB
         return BeautifulSoup(undeclared, "lxml", from_encoding="utf-8", huge_tree=True)
-    return BeautifulSoup(html, "html.parser", from_encoding="utf-8" if is_utf_8(html) else None)
+    encoding = "utf-8" if is_utf_8(html) else encoding_of_page(html, None)
+    return BeautifulSoup(html, "html.parser", from_encoding=encoding)
 
 
 def _change(page: Any, change: Callable[[list[Any]], list[Any]]) -> None:
@@ -235,7 +240,7 @@ def _controlled(page: Any) -> set[str]:
     return {name for each in controls for name in str(each["aria-controls"]).split()}
 
 
-def _unseen(page: Any, facts: Mapping[int, _Facts]) -> set[int]:
+def _unseen(page: Any, facts: Mapping[int, _Facts], version: int) -> set[int]:
     """Return the ``id()`` of each decoration, and of short hidden elements unless they have most of the text."""
     body = page.body or page
     controlled = _controlled(page)
@@ -248,7 +253,7 @@ def _unseen(page: Any, facts: Mapping[int, _Facts]) -> set[int]:
             held = facts[id(child)]
             if _is_navigation(child, held):
                 left -= held.letters
-            elif _is_decoration(child):
+            elif _is_decoration(child) or (version > 8 and _OF_MDBOOK.fullmatch(str(child.get("id")))):
                 decorations.add(id(child))
                 left -= held.letters
             elif _is_hidden(child) and not _is_shown_later(child, held, controlled):

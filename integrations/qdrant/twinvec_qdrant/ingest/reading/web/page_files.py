@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+from collections.abc import Collection
 from email import message_from_bytes, policy
 from email.message import EmailMessage, MIMEPart
 from html import escape
@@ -16,7 +17,8 @@ from pathlib import PurePosixPath
 
 from twinvec.errors import DocumentError
 from twinvec.support.extras import import_extra
-from twinvec_qdrant.ingest.reading.decoding import decode_as_stated, decode_page, without_escapes
+from twinvec_qdrant.ingest.reading.decoding import decode, decode_as_stated, decode_page, without_escapes
+from twinvec_qdrant.ingest.reading.encodings.page_encodings import encodings_of_page
 from twinvec_qdrant.ingest.reading.results import one_line
 from twinvec_qdrant.ingest.reading.web.cleaning import clean
 
@@ -47,7 +49,7 @@ def cleaned(data: bytes, address: str, version: int, *, is_xhtml: bool = False) 
     Raises:
         DocumentError: the file is binary (from reading version 5 on).
     """
-    page = _page(data) if version > 4 else data
+    page = _page(data, version) if version > 4 else data
     return clean(_without_cdata(page) if is_xhtml else page, address, version, titled=True)
 
 
@@ -97,7 +99,7 @@ def _chapter(part: bytes, version: int) -> bytes:
     if version < 5:
         return part
     try:
-        page = _page(part)
+        page = _page(part, version)
     except DocumentError:  # a broken chapter does not stop the others
         return part.decode("utf-8", "replace").encode()
     return _without_cdata(page)
@@ -118,7 +120,7 @@ def _in_utf8(raw: bytes, part: MIMEPart, version: int) -> bytes:
     return raw if text is None else text.encode("utf-8", "replace")
 
 
-def _page(data: bytes) -> bytes:
+def _page(data: bytes, version: int) -> bytes:
     """Return a page in UTF-8, without escape sequences of terminals; raise the errors of ``cleaned``."""
     dammit = import_extra("bs4.dammit", "documents", "reading web pages", "twinvec-qdrant")
     stated = dammit.EncodingDetector.find_declared_encoding(data, is_html=True) or ""
@@ -126,7 +128,22 @@ def _page(data: bytes) -> bytes:
     wrong = [stated] if stated.startswith(("utf-16", "utf-32")) else []
     text = decode_page(data, "" if wrong else stated)
     if text is None:
-        found = dammit.UnicodeDammit(data, exclude_encodings=wrong, is_html=True)
-        text = found.unicode_markup or data.decode("utf-8", "replace")
+        text = _guessed(data, version) or _in_any_encoding(data, wrong)
     closed, end, rest = without_escapes(text.replace("\x1b<", "<")).rpartition(">")
     return (_MISREAD.sub("", closed + end) + rest).encode("utf-8", "replace")
+
+
+def _guessed(data: bytes, version: int) -> str:
+    """Return a page in a guessed encoding; "" if no encoding is likely, and in reading versions 5 to 8."""
+    try:
+        return decode(data, version)[0] if version > 8 else ""
+    except DocumentError:
+        return ""
+
+
+def _in_any_encoding(data: bytes, wrong: Collection[str]) -> str:
+    dammit = import_extra("bs4.dammit", "documents", "reading web pages", "twinvec-qdrant")
+    found = dammit.UnicodeDammit(
+        data, encodings_of_page(data, wrong), exclude_encodings=wrong, is_html=True
+    ).unicode_markup
+    return found or data.decode("utf-8", "replace")
