@@ -145,6 +145,14 @@ def mine(
     denoise_above: Annotated[
         float | None, typer.Option(help="With --denoise: largest probability with which a hit is kept. Default: 0.1.")
     ] = None,
+    scores: Annotated[
+        bool,
+        typer.Option(
+            "--scores",
+            help="With --denoise: add the cross-encoder's 'scores' of positive and negatives, for the objective "
+            "margin_mse. Rows without negatives are left out.",
+        ),
+    ] = False,
     precision: PrecisionOption = "auto",
     wait: Wait = WAIT_SECONDS,
     as_json: AsJson = False,
@@ -169,12 +177,16 @@ def mine(
     check_store(path, url)
     if denoise is None and denoise_above is not None:
         raise typer.BadParameter("--denoise-above needs --denoise")
+    if denoise is None and scores:
+        raise typer.BadParameter("--scores needs --denoise")
     check_input_file(pairs)
     above = {} if denoise_above is None else {"denoise_above": denoise_above}
     with wrong_usage():
         options = MiningOptions(negatives, first_rank, last_rank, margin, **above)
     check_output(pairs, output)
-    job = MiningJob(pairs, output, options, scorer=None if denoise is None else ProbabilityScorer(denoise))
+    scorer = None if denoise is None else ProbabilityScorer(denoise)
+    teacher = scorer.logits if scorer is not None and scores else None
+    job = MiningJob(pairs, output, options, scorer=scorer, teacher=teacher)
     if collection is not None:
         opening = {"model": model, "precision": precision, "wait": wait, "grpc_port": grpc_port}
         report = _mine_collection(job, collection, path, url, progress=not as_json, **opening)
@@ -184,9 +196,8 @@ def mine(
         show_json(asdict(report))
         return
     unfound = f"; the positives of {report.unfound:,} rows are not among the hits" if report.unfound else ""
-    typer.echo(
-        f"{output}: {report.negatives:,} negatives for {report.rows:,} rows; {report.without:,} rows have none{unfound}"
-    )
+    without = f"{report.without:,} rows have none{' and are left out' if scores and report.without else ''}"
+    typer.echo(f"{output}: {report.negatives:,} negatives for {report.rows:,} rows; {without}{unfound}")
 
 
 def _mine_collection(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,10 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
         """
         return self._score(_checked_pairs(pairs))[0]
 
+    def logits(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
+        """Return the scores of pairs before the activation: float32 of shape (n,). Errors are those of ``score``."""
+        return self._score(_checked_pairs(pairs), activate=lambda logits: logits)[0]
+
     def relevance_counted(self, pairs: Sequence[tuple[str, str]]) -> tuple[FloatArray, IntArray, BoolArray]:
         """Return three arrays of shape (n,): the relevance of each pair, its number of tokens, whether it is truncated.
 
@@ -133,18 +137,23 @@ class CrossEncoderReranker(TruncationCounter, BatchReranker):
             for hits, part, relevance in zip(lists, parts, found, strict=True)
         ]
 
-    def _score(self, pairs: list[tuple[str, str]], progress: bool = False) -> tuple[FloatArray, IntArray, BoolArray]:
+    def _score(
+        self,
+        pairs: list[tuple[str, str]],
+        progress: bool = False,
+        activate: Callable[[FloatArray], FloatArray] | None = None,
+    ) -> tuple[FloatArray, IntArray, BoolArray]:
         unique, inverse = distinct(pairs)
         scores = np.empty(len(unique), dtype=np.float32)
         tokens = np.empty(len(unique), dtype=np.int64)
         truncated = np.zeros(len(unique), dtype=np.bool_)
         budget = self._token_budget or self.engine.token_budget
-        spec, tokenizer = self._model.spec, self._model.tokenizer
+        activate, tokenizer = activate or self._model.spec.activate, self._model.tokenizer
         settings = PipelineSettings(budget, self.engine.workers, tokenizer.pad_id)
         for indices, lengths, truncated_B, logits_BL in self._run_batches(
             unique, tokenizer.encode_pairs, self.engine.logits, settings, progress
         ):
-            scores[indices] = spec.activate(logits_BL[:, 0])
+            scores[indices] = activate(logits_BL[:, 0])
             tokens[indices] = lengths
             truncated[indices] = truncated_B
         return check_finite(scores, self.engine.name, "score")[inverse], tokens[inverse], truncated[inverse]

@@ -16,6 +16,7 @@ import yaml
 from typer.testing import CliRunner
 
 from deaths import Died
+from twinvec import CrossEncoderReranker
 from twinvec.cli.app import build_app
 from twinvec.errors import ConfigurationError, InputError, UnsupportedModelError
 from twinvec.support.locks import exclusive_lock
@@ -217,6 +218,45 @@ def test_mine_writes_rows_that_train_takes(twinvec, folder, tiny_model, tiny_cro
     assert not list(folder.glob("*.npy")), "vectors are of no use when mining is done"
 
 
+def test_mine_writes_the_scores_from_which_train_distils(twinvec, folder, tiny_model, tiny_cross_encoder, caplog):
+    teacher = tiny_cross_encoder("bert")
+    options = ("--model", tiny_model("bert"), "--negatives", 2, "--denoise", teacher)
+    given = ("mine", folder / "pairs.jsonl", "-o")
+    twinvec(*given, folder / "plain.jsonl", *options, "--denoise-above", 1)
+    twinvec(*given, folder / "scored.jsonl", *options, "--denoise-above", 1, "--scores")
+    plain, rows = (
+        [json.loads(line) for line in (folder / name).read_text().splitlines()]
+        for name in ("plain.jsonl", "scored.jsonl")
+    )
+    assert [{name: row[name] for name in row if name != "scores"} for row in rows] == plain
+    reranker = CrossEncoderReranker(teacher)
+    for row in rows:
+        logits = reranker.logits([(row["anchor"], text) for text in [row["positive"], *row["negatives"]]])
+        assert row["scores"] == pytest.approx(logits.tolist(), abs=1e-5)
+    config = yaml.safe_load((folder / "run.yaml").read_text())
+    config |= {"data": [{"path": "scored.jsonl"}], "objective": {"name": "margin_mse", "scale": 10}}
+    (folder / "run.yaml").write_text(yaml.safe_dump(config))
+    assert "2 steps over 12 rows" in twinvec("train", folder / "run.yaml", "-o", folder / "model")
+    assert "objective.scale" not in caplog.text
+
+
+def test_train_takes_scored_rows_although_denoising_leaves_some_without_negatives(
+    twinvec, folder, tiny_model, tiny_cross_encoder
+):
+    teacher = tiny_cross_encoder("bert")
+    pairs = [(row["anchor"], other["positive"]) for row in PAIRS for other in PAIRS if row is not other]
+    relevance = CrossEncoderReranker(teacher).relevance_counted(pairs)[0]
+    least = sorted(relevance.reshape(len(PAIRS), -1).min(axis=1).tolist())
+    above = (least[5] + least[6]) / 2  # half of the anchors have a text that is below
+    options = ("--model", tiny_model("bert"), "--denoise", teacher, "--denoise-above", above, "--scores")
+    said = twinvec("mine", folder / "pairs.jsonl", "-o", folder / "scored.jsonl", *options)
+    assert "for 12 rows; 6 rows have none and are left out" in said
+    config = yaml.safe_load((folder / "run.yaml").read_text())
+    config |= {"data": [{"path": "scored.jsonl"}], "objective": {"name": "margin_mse"}}
+    (folder / "run.yaml").write_text(yaml.safe_dump(config))
+    assert "2 steps over 6 rows" in twinvec("train", folder / "run.yaml", "-o", folder / "model")
+
+
 def test_mine_searches_a_collection(twinvec, folder, tiny_model):
     qdrant = pytest.importorskip("twinvec_qdrant")
     from twinvec import Encoder
@@ -288,7 +328,7 @@ def test_mine_finds_a_positive_that_is_not_the_best_chunk_of_its_document(twinve
 
 @pytest.mark.slow
 def test_mine_does_not_go_on_in_another_store(twinvec, chunked, monkeypatch):
-    def die(*_):
+    def die(*_, **__):
         raise RuntimeError("killed")
 
     arguments = ("mine", chunked / "questions.jsonl", "-o", chunked / "rows.jsonl", "--collection", "docs", "--path")
@@ -422,6 +462,7 @@ def test_pairs_that_cannot_be_read_leave_nothing_behind(twinvec, folder, tiny_mo
         (("--url", "http://localhost:1"), "give --collection"),
         (("--collection", "a", "--path", "store", "--url", "http://localhost:1"), "not both"),
         (("--denoise-above", "0.2"), "needs --denoise"),
+        (("--scores",), "needs --denoise"),
         (("--negatives", "0"), "--negatives"),
         (("--first-rank", "9", "--last-rank", "3"), "1 <= first_rank <= last_rank"),
     ],

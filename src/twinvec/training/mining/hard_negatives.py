@@ -20,8 +20,10 @@ from itertools import islice, tee
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from twinvec.arrays import FloatArray
-from twinvec.errors import ConfigurationError
+from twinvec.errors import ConfigurationError, InputError
 from twinvec.models.cross_encoder_spec import read_classifier
 from twinvec.models.finding import find_model
 from twinvec.models.space import classifier_digest
@@ -46,6 +48,10 @@ FindChunks = Callable[[Sequence[str], int], list[list[Hit]]]
 """Function that takes queries and a limit, and returns for each query at most ``limit`` chunks, best first."""
 
 
+ScorePairs = Callable[[Sequence[tuple[str, str]]], Any]
+"""Function that takes n pairs (query, text), and returns their scores: (n,)."""
+
+
 class PairScorer(Protocol):
     """A model that scores pairs (query, text) to find false negatives, such as a ``CrossEncoderReranker``."""
 
@@ -63,6 +69,10 @@ class ProbabilityScorer:
     def score(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
         """Return the probabilities of pairs (query, text), in their order: (n,)."""
         return self._scorer.relevance_counted(pairs)[0]
+
+    def logits(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
+        """Return the logits of pairs (query, text), in their order: (n,)."""
+        return self._scorer.logits(pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +114,10 @@ class MiningJob:
     """The mining of a .jsonl file of pairs (``source``); ``output`` gets its rows with ``negatives`` added.
 
     ``identity`` is a digest of the retriever's model and content and of the scorer's model. ``scorer`` denoises.
+
+    ``teacher``, such as ``CrossEncoderReranker.logits``, gives the rows ``scores``, as the objective ``margin_mse``
+    reads them: of the positive, then of each negative. Rows without negatives, which it cannot use, are then left out.
+    If the teacher is not the scorer's model, ``identity`` covers it too.
     """
 
     source: Path
@@ -111,11 +125,13 @@ class MiningJob:
     options: MiningOptions = MiningOptions()
     identity: str = ""
     scorer: PairScorer | None = None
+    teacher: ScorePairs | None = None
 
     def open(self) -> MinedFile:
         """Return the output file, after a check that it can be written."""
         denoised = str(self.scorer is not None)
-        return MinedFile(self.source, self.output, json.dumps(asdict(self.options)), self.identity, denoised)
+        scored = () if self.teacher is None else ("scores",)
+        return MinedFile(self.source, self.output, json.dumps(asdict(self.options)), self.identity, denoised, *scored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +139,7 @@ class MiningReport:
     """The counts of a mining run.
 
     Attributes:
-        without: Rows without a negative; they are written too.
+        without: Rows without a negative; they are written too, unless the job has a teacher.
         unfound: Rows whose positive was not among the hits. A margin leaves them without negatives.
     """
 
@@ -201,10 +217,13 @@ def mine_file(
     output equals that of an uninterrupted run.
 
     Raises:
-        InputError: ``source`` has no pairs, or a line is not a pair; the message names file and row.
+        InputError: ``source`` has no pairs, or a line is not a pair; the message names file and row. Or the teacher
+            does not return one finite score for each pair.
         ConfigurationError: the errors of ``MinedFile``, or another process is mining into ``output``.
     """
     check_methods(job, ("source", "output", "open"), "job", "MiningJob(...)")
+    if job.teacher is not None:
+        check_methods(job.teacher, ("__call__",), "teacher", "a function, such as CrossEncoderReranker(...).logits")
     file = job.open()
     with file.locked():
         pairs = PairFile(job.source)
@@ -216,9 +235,11 @@ def mine_file(
             asked = ((row["anchor"], row["positive"]) for row in again)
             mined = mine_negatives(asked, retriever, known, job.options, scorer=job.scorer, find_chunks=find_chunks)
             both = zip(rows, mined, strict=True)
-            for _ in file.write((row | {"negatives": each.negatives}, each.found) for row, each in both):
+            made = ((row | {"negatives": each.negatives}, each.found) for row, each in both)
+            for _ in file.write(made if job.teacher is None else _scored(made, job.teacher)):
                 advance(1)
-        counts = [(len(row["negatives"]), found) for row, found in file.finish()]
+        finished = file.finish(without_negatives=job.teacher is None)
+        counts = [(len(row["negatives"]), found) for row, found in finished]
     numbers = [number for number, _ in counts]
     unfound = sum(not found for _, found in counts)
     report = MiningReport(len(counts), sum(numbers), numbers.count(0), unfound)
@@ -298,6 +319,19 @@ def _denoised(anchors: list[str], rows: list[list[str]], scorer: PairScorer, abo
     asked = [(anchor, text) for anchor, texts in zip(anchors, rows, strict=True) for text in texts]
     scores = iter(scorer.score(asked) if asked else ())
     return [[text for text in texts if next(scores) <= above] for texts in rows]
+
+
+def _scored(rows: Iterator[tuple[dict[str, Any], bool]], teacher: ScorePairs) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Yield the rows with ``scores``, window by window, so that a resumed run scores the same batches."""
+    while window := list(islice(rows, _WINDOW)):
+        texts = [[row["positive"], *row["negatives"]] if row["negatives"] else [] for row, _ in window]
+        asked = [(row["anchor"], text) for (row, _), each in zip(window, texts, strict=True) for text in each]
+        given = np.asarray(teacher(asked) if asked else [], dtype=np.float64)
+        if given.shape != (len(asked),) or not np.isfinite(given).all():
+            raise InputError(f"teacher: expected {len(asked)} finite scores, one for each pair, got {str(given)[:80]}")
+        scores = iter(given.tolist())
+        for (row, found), each in zip(window, texts, strict=True):
+            yield row | {"scores": [next(scores) for _ in each]}, found
 
 
 def _warn(report: MiningReport, job: MiningJob, *, searched_positives: bool) -> None:

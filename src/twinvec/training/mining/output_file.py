@@ -132,11 +132,15 @@ class MinedFile(JobFile):
         """Add rows, each with a flag: its positive was found. Yield each when it is written."""
         return self.add({"found": found, "row": row} for row, found in rows)
 
-    def finish(self) -> Iterator[tuple[dict[str, Any], bool]]:
-        """Write all rows to the output file; yield each row with its flag, after it is written."""
+    def finish(self, *, without_negatives: bool = True) -> Iterator[tuple[dict[str, Any], bool]]:
+        """Write the rows to the output file; yield each row with its flag, after it is written.
+
+        Rows without negatives are yielded too, but written only if ``without_negatives``.
+        """
         with self.final() as final:
             for written in self.pieces():
-                final.write(line_of(written["row"]))
+                if without_negatives or written["row"]["negatives"]:
+                    final.write(line_of(written["row"]))
                 yield written["row"], written["found"]
 
 

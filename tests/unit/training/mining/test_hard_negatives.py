@@ -255,6 +255,15 @@ def test_a_cross_encoder_that_gives_logits_denoises_by_probabilities(tiny_cross_
         assert found.tolist() == pytest.approx(expected, abs=1e-5)
 
 
+def test_a_cross_encoder_that_gives_probabilities_has_logits_too(tiny_cross_encoder):
+    pairs = [(anchor, text) for anchor, _ in PAIRS[2:5] for _, text in PAIRS]
+    expected = CrossEncoderReranker(tiny_cross_encoder("bert", activation_fn=torch.nn.Identity())).score(pairs)
+    for options in ({"activation_fn": torch.nn.Identity()}, {}):
+        model = str(tiny_cross_encoder("bert", **options))
+        assert CrossEncoderReranker(model).logits(pairs).tolist() == pytest.approx(expected.tolist(), abs=1e-5)
+        assert ProbabilityScorer(model).logits(pairs).tolist() == pytest.approx(expected.tolist(), abs=1e-5)
+
+
 @pytest.fixture
 def source(tmp_path):
     path = tmp_path / "pairs.jsonl"
@@ -433,6 +442,78 @@ def test_a_pair_is_looked_up_by_its_number(source):
     assert [pairs[index] for index in range(len(pairs))] == list(pairs) == PAIRS
     assert [(row["anchor"], row["positive"]) for row in pairs.rows(5)] == PAIRS[5:]
     assert not list(pairs.rows(7))
+
+
+def lengths(pairs):
+    """A teacher to whom longer texts are better."""
+    return np.array([len(text) / 4 - len(query) for query, text in pairs], dtype=np.float32)
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_teacher_scores_the_positive_and_each_negative(source, tmp_path):
+    source.write_text(source.read_text().replace('"more": 1', '"more": 1, "scores": [9, 9]', 1))
+    found = Fixed("cp copies files", "x", "yy")
+    mine_file(MiningJob(source, tmp_path / "plain.jsonl"), found)
+    mine_file(MiningJob(source, tmp_path / "rows.jsonl", teacher=lengths), found)
+    expected = rows_of(tmp_path / "plain.jsonl")
+    assert {len(row["negatives"]) for row in expected} == {2, 3}
+    for row in expected:
+        row["scores"] = [len(text) / 4 - len(row["anchor"]) for text in [row["positive"], *row["negatives"]]]
+    assert rows_of(tmp_path / "rows.jsonl") == expected
+
+
+def test_rows_without_negatives_have_no_place_among_scored_ones(source, tmp_path, monkeypatch):
+    monkeypatch.setattr("twinvec.training.mining.hard_negatives._WINDOW", 2)
+    reports = [
+        mine_file(MiningJob(source, tmp_path / name, teacher=teacher), Fixed("cp copies files"))
+        for name, teacher in (("plain.jsonl", None), ("rows.jsonl", lengths))
+    ]
+    assert reports[0] == reports[1]
+    assert (reports[0].rows, reports[0].without) == (7, 1)
+    assert len(rows_of(tmp_path / "plain.jsonl")) == 7
+    rows = rows_of(tmp_path / "rows.jsonl")
+    assert [row["positive"] for row in rows] == [text for _, text in PAIRS if text != "cp copies files"]
+    assert all(len(row["scores"]) == 2 for row in rows)
+
+
+@pytest.mark.parametrize("scores", [[1.0], [[1.0]] * 14, [float("nan")] * 14])
+def test_scores_that_are_none_are_refused(source, tmp_path, scores):
+    job = MiningJob(source, tmp_path / "rows.jsonl", teacher=lambda pairs: scores)
+    with pytest.raises(InputError, match=r"teacher: expected 14 finite scores, one for each pair, got"):
+        mine_file(job, Fixed("x"))
+    with pytest.raises(ConfigurationError, match=r"teacher: expected a function, such as"):
+        mine_file(MiningJob(source, tmp_path / "new.jsonl", teacher="model"), Fixed("x"))
+
+
+def test_scored_rows_and_others_are_not_mixed(source, tmp_path, monkeypatch):
+    monkeypatch.setattr("twinvec.training.mining.hard_negatives._WINDOW", 2)
+    plain, scored = (MiningJob(source, tmp_path / "rows.jsonl", teacher=teacher) for teacher in (None, lengths))
+    for first, second in ((plain, scored), (scored, plain)):
+        with pytest.raises(RuntimeError):
+            mine_file(first, Dying("x"))
+        with pytest.raises(ConfigurationError, match="belongs to other pairs or options"):
+            mine_file(second, Fixed("x"))
+        (tmp_path / "rows.jsonl.partial").unlink()
+
+
+def test_a_scored_run_that_was_cut_off_goes_on_with_the_same_batches(source, tmp_path, monkeypatch):
+    monkeypatch.setattr("twinvec.training.mining.hard_negatives._WINDOW", 2)
+    batches = []
+
+    def teacher(pairs):
+        batches.append(pairs)
+        return lengths(pairs)
+
+    mine_file(MiningJob(source, tmp_path / "whole.jsonl", teacher=teacher), Fixed("x"))
+    whole, batches[:] = batches[:], []
+    with pytest.raises(RuntimeError):
+        mine_file(MiningJob(source, tmp_path / "rows.jsonl", teacher=teacher), Dying("x"))
+    mine_file(MiningJob(source, tmp_path / "rows.jsonl", teacher=teacher), Fixed("x"))
+    assert batches == whole
+    assert (tmp_path / "rows.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
 class Dying(Fixed):
