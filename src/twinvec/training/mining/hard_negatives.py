@@ -239,9 +239,15 @@ def mine_file(
             for _ in file.write(made if job.teacher is None else _scored(made, job.teacher)):
                 advance(1)
         finished = file.finish(without_negatives=job.teacher is None)
-        counts = [(len(row["negatives"]), found) for row, found in finished]
-    numbers = [number for number, _ in counts]
-    unfound = sum(not found for _, found in counts)
+        counts = [(len(row["negatives"]), found, "scores" in row) for row, found in finished]
+    numbers = [number for number, _, _ in counts]
+    unfound = sum(not found for _, found, _ in counts)
+    if job.teacher is None and any(scored for _, _, scored in counts):
+        logger.warning(
+            "%s: rows keep the field 'scores', whose scores are not those of the new negatives; remove the field, or "
+            "let a teacher score the rows (twinvec mine --denoise MODEL --scores)",
+            job.output,
+        )
     report = MiningReport(len(counts), sum(numbers), numbers.count(0), unfound)
     _warn(report, job, searched_positives=isinstance(retriever, DenseIndex))
     return report

@@ -453,11 +453,14 @@ def rows_of(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_a_teacher_scores_the_positive_and_each_negative(source, tmp_path):
+def test_a_teacher_scores_the_positive_and_each_negative(source, tmp_path, caplog):
     source.write_text(source.read_text().replace('"more": 1', '"more": 1, "scores": [9, 9]', 1))
     found = Fixed("cp copies files", "x", "yy")
-    mine_file(MiningJob(source, tmp_path / "plain.jsonl"), found)
     mine_file(MiningJob(source, tmp_path / "rows.jsonl", teacher=lengths), found)
+    warning = "whose scores are not those of the new negatives"
+    assert warning not in caplog.text
+    mine_file(MiningJob(source, tmp_path / "plain.jsonl"), found)
+    assert warning in caplog.text
     expected = rows_of(tmp_path / "plain.jsonl")
     assert {len(row["negatives"]) for row in expected} == {2, 3}
     for row in expected:
