@@ -5,9 +5,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 import termios
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -38,6 +40,19 @@ class Server:
         self.process.send_signal(sig)
         return self.process.wait(120)
 
+    def said(self, words: str) -> str:
+        """Read the log, which is a pipe, up to a line with these words, and return the line.
+
+        Raises AssertionError where the server does not say them within 120 seconds, or has ended.
+        """
+        assert self.process.stderr is not None
+        limit = threading.Timer(120, self.process.kill)
+        limit.start()
+        line = next((line for line in self.process.stderr if words in line), None)
+        limit.cancel()
+        assert line is not None, f"the server does not say {words!r}"
+        return line
+
 
 def command(folder: Path, model: Path, *options: str, before: str = "") -> list[str]:
     """The command line of a server with a model and a store in ``folder``, at a free port.
@@ -63,7 +78,6 @@ def serving(
 
     It has no terminal to end it, or that of which ``terminal`` is an open file. ``before`` is as for ``command``.
     """
-    own = None if terminal is None else partial(fcntl.ioctl, terminal, termios.TIOCSCTTY, 0)
     process = subprocess.Popen(
         command(folder, model, *options, before=before),
         stdout=subprocess.PIPE,
@@ -72,7 +86,7 @@ def serving(
         env=os.environ | environment,
         cwd=folder,
         start_new_session=True,
-        preexec_fn=own,
+        preexec_fn=partial(_begin, terminal),
     )
     assert process.stdout is not None
     try:
@@ -85,3 +99,10 @@ def serving(
         process.stdout.close()
         if process.stderr is not None:
             process.stderr.close()
+
+
+def _begin(terminal: int | None) -> None:
+    """Let SIGHUP reach the process, also if the tests run under nohup; give it its terminal."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if terminal is not None:
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)

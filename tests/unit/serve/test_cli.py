@@ -179,16 +179,19 @@ def test_an_address_of_another_machine_is_an_error(host):
 # --- Real processes ---
 
 
-@pytest.fixture
-def not_under_nohup():
-    """SIGHUP ends what is started, also if the tests run under nohup and ignore it."""
-    before = signal.signal(signal.SIGHUP, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGHUP, before)
+@SLOW
+def test_nohup_keeps_a_server_at_a_closed_terminal(tmp_path, tiny):
+    _, terminal = os.openpty()
+    nohup = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
+    with serving(tmp_path, tiny, terminal=terminal, before=nohup) as server:
+        server.process.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            server.process.wait(3)
+        assert server.stop(signal.SIGTERM) == 0
 
 
 @SLOW
-def test_a_server_starts_answers_and_ends_with_a_signal(not_under_nohup, tmp_path, tiny):
+def test_a_server_starts_answers_and_ends_with_a_signal(tmp_path, tiny):
     ours, terminal = os.openpty()
     for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         with serving(tmp_path, tiny, errors=subprocess.PIPE, terminal=terminal) as server:
@@ -231,7 +234,7 @@ BODY = json.dumps({"model": "tiny", "input": "a text"}).encode()
 def test_a_request_in_flight_is_finished(tmp_path, tiny):
     with serving(tmp_path, tiny, errors=subprocess.PIPE) as server, begun_request(server, BODY) as connection:
         server.process.send_signal(signal.SIGTERM)
-        assert any("stopping" in line for line in server.process.stderr)
+        server.said("stopping")
         connection.sendall(BODY)
         answered = b"".join(iter(lambda: connection.recv(65536), b""))
         assert answered.startswith(b"HTTP/1.1 200")
@@ -243,7 +246,7 @@ def test_a_request_in_flight_is_finished(tmp_path, tiny):
 def test_a_second_signal_ends_at_once(tmp_path, tiny):
     with serving(tmp_path, tiny, errors=subprocess.PIPE) as server, begun_request(server, BODY):
         server.process.send_signal(signal.SIGTERM)
-        assert any("stopping" in line for line in server.process.stderr)
+        server.said("stopping")
         assert server.stop(signal.SIGTERM) == 128 + signal.SIGTERM
 
 

@@ -27,11 +27,6 @@ def status(client: httpx.Client, key: str) -> int:
     return client.get("/metrics", headers={"Authorization": f"Bearer {key}"}).status_code
 
 
-def said(server: Server, words: str) -> str:
-    """Read the log of a server up to a line with these words."""
-    return next(line for line in server.process.stderr if words in line)
-
-
 def shown(server: Server) -> str:
     """The certificate that a server shows to new clients."""
     port = int(server.address.rpartition(":")[2])
@@ -54,8 +49,8 @@ def test_sighup_changes_keys_and_the_certificate_without_closing_connections(tmp
         keys.write_text(f"write {OTHER}\n")
         certificate(tmp_path)
         server.process.send_signal(signal.SIGHUP)
-        said(server, "read the keys again from keys: 0 read and 1 write keys")
-        said(server, "read the certificate again")
+        server.said("read the keys again from keys: 0 read and 1 write keys")
+        server.said("read the certificate again")
         assert (status(client, KEY), status(client, OTHER)) == (401, 200)
         assert client.get("/healthz").extensions["network_stream"] is stream, "the connection is still open"
         assert shown(server).strip() == cert.read_text().strip() != before.strip()
@@ -81,7 +76,7 @@ def test_broken_files_change_nothing_and_are_told_once(tmp_path, tiny, spoil: Ca
         before = shown(server)
         spoil(tmp_path)
         server.process.send_signal(signal.SIGHUP)
-        line = said(server, words)
+        line = server.said(words)
         assert "goes on with the present" in line
         assert shown(server) == before
         with httpx.Client(base_url=server.address, verify=False, timeout=120) as client:
@@ -114,7 +109,7 @@ def test_files_that_a_link_swap_replaces_are_read_without_a_signal(tmp_path, tin
 def test_sighup_of_a_server_without_files_stops_nothing(tmp_path, tiny):
     with serving(tmp_path, tiny, errors=subprocess.PIPE, TWINVEC_API_KEY=KEY) as server:
         server.process.send_signal(signal.SIGHUP)
-        said(server, "has no file of keys and no certificate")
+        server.said("has no file of keys and no certificate")
         with httpx.Client(base_url=server.address, timeout=120) as client:
             assert status(client, KEY) == 200
         assert server.stop(signal.SIGTERM) == 0
@@ -127,7 +122,7 @@ def test_keys_from_a_pipe_stay(tmp_path, tiny):
     with serving(tmp_path, tiny, "--api-key-file", str(keys), errors=subprocess.PIPE) as server:
         assert filler.wait(60) == 0
         server.process.send_signal(signal.SIGHUP)
-        said(server, "has no file of keys and no certificate")
+        server.said("has no file of keys and no certificate")
         with httpx.Client(base_url=server.address, timeout=120) as client:
             assert status(client, KEY) == 200
         assert server.stop(signal.SIGTERM) == 0
