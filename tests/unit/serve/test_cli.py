@@ -191,6 +191,19 @@ def test_nohup_keeps_a_server_at_a_closed_terminal(tmp_path, tiny):
 
 
 @SLOW
+def test_an_idle_client_over_tls_does_not_hold_up_the_stop(tmp_path, tiny):
+    certificate(tmp_path)
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+    with (
+        serving(tmp_path, tiny, "--tls-cert", "cert.pem", "--tls-key", "key.pem") as server,
+        httpx.Client(base_url=server.address, verify=trusting, timeout=120) as client,
+    ):
+        assert client.get("/healthz").status_code == 200
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(15) == 0, "without a limit, it ends after 30 seconds"
+
+
+@SLOW
 def test_a_server_starts_answers_and_ends_with_a_signal(tmp_path, tiny):
     ours, terminal = os.openpty()
     for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -44,10 +44,13 @@ class LimitedHeads(JoinedProtocol):
         self._in_head = False
         super().on_headers_complete()
 
+    def is_answering(self) -> bool:
+        """Return whether a request of this connection is being answered."""
+        return bool(self.cycle) and not self.cycle.response_complete
+
     def _limit_silence(self) -> None:
         """Close the connection after a silence of the client, unless the server is answering a request."""
-        is_answering = bool(self.cycle) and not self.cycle.response_complete
-        if not is_answering and self.timeout_keep_alive_task is None:
+        if not self.is_answering() and self.timeout_keep_alive_task is None:
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
