@@ -33,7 +33,10 @@ def of_handler(error: BaseException) -> BaseException | None:
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and its causes, without errors that callers of this code were handling before."""
+    """Yield the error, and the errors that it was raised from or during.
+
+    An error that a caller was already handling when it called this code is no cause, and is left out.
+    """
     running = {frame for frame, _ in walk_stack(sys._getframe())}
     seen: set[int] = set()
     each: BaseException | None = error

@@ -42,7 +42,8 @@ _NO_COLLECTION = (
 def warn_of_misspelt_variables() -> None:
     """Print a warning for each environment variable that has no effect, and resembles one that twinvec reads.
 
-    Kubernetes and Docker give each container variables about a service named twinvec or twinvec-serve.
+    No warning is about the variables that Kubernetes and Docker set for a service that is named twinvec or
+    twinvec-serve, such as TWINVEC_SERVICE_PORT.
     """
     known = {f"{PREFIX}{each}" for each in VARIABLES}
     for name, value in os.environ.items():

@@ -41,7 +41,7 @@ class Server:
         return self.process.wait(120)
 
     def said(self, words: str) -> str:
-        """Read the log, which is a pipe, up to a line with these words, and return the line.
+        """Wait until the log has a line with these words, and return the line; the log must be a pipe.
 
         Raises AssertionError where the server does not say them within 120 seconds, or has ended.
         """

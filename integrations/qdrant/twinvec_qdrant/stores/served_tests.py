@@ -65,7 +65,10 @@ def unsure(conditions: Conditions, types: Mapping[str, str]) -> bool:
 
 
 def hides(conditions: Conditions, types: Mapping[str, str]) -> bool:
-    """Return whether an index of numbers would hide dates from the conditions, or an index of dates numbers."""
+    """Return whether a condition finds nothing because of the type of an index (path -> type in ``types``).
+
+    An index of numbers holds no dates, so a range of dates finds nothing in it; the same holds the other way round.
+    """
     return any(_fitted(test, types.get(test.path, "")) is NOTHING for test in field_tests_of(conditions))
 
 

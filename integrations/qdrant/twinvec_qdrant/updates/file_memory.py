@@ -39,7 +39,13 @@ class _State(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """A document without its text, with its compressed text, or a file without text; and the bytes read for it."""
+    """What a file gave: a document, or that it has no text.
+
+    Attributes:
+        value: The document, without its text.
+        text: The text, compressed.
+        size: Number of bytes that were read.
+    """
 
     value: Document | Failure
     text: bytes

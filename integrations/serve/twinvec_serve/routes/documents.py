@@ -177,11 +177,8 @@ def _page(opened: Collection, chosen: Listing) -> Response:
         conditions = None if chosen.filter is None else json.loads(chosen.filter)
     except (ValueError, RecursionError) as error:
         raise RequestError(f"filter is not JSON: {error}", param="filter", code="invalid_request") from None
-    given = {
-        **asdict(chosen),
-        "filter": conditions,
-        "limit": chosen.limit + 1,
-    }  # one more shows that there is a next page
+    one_more = chosen.limit + 1  # it shows that there is a next page
+    given = asdict(chosen) | {"filter": conditions, "limit": one_more}
     entries = [asdict(each) for each in opened.documents(**given)]
     page = entries[: chosen.limit]
     return json_answer({"documents": page, "next": page[-1]["id"] if len(entries) > len(page) else None})

@@ -17,5 +17,5 @@ async def receive_in_time(receive: Receive) -> Message:
 
 
 def describe_silence() -> str:
-    """Return what the client did, for an error."""
+    """Return the words for an error about a client that stays silent: "sent nothing for 60 s"."""
     return f"sent nothing for {IDLE_SECONDS:g} s"

@@ -275,7 +275,10 @@ class _Reader:
         return [_text(text, where) for text in _flat(values)]
 
     def _scores(self, values: list[Any], negatives: int, where: str) -> list[float]:
-        """Return the scores of the positive and of the negatives; a single number is the margin over one negative."""
+        """Return the score of the positive, then that of each negative.
+
+        With one negative, a single number may stand for both scores: the margin of the positive over the negative.
+        """
         given = _flat(values)
         scores = [score for score in map(_number, given) if score is not None]
         if len(scores) < len(given):

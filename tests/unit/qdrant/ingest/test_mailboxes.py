@@ -164,7 +164,7 @@ INDEX = '// <!-- <mdb:mork:z v="1.4"/> -->\n< <(a=c)> // (f=iso-8859-1)\n  (B8=C
 
 
 def test_a_folder_of_thunderbird_is_a_mailbox(tmp_path):
-    """Thunderbird keeps the e-mails of a folder in a file without an ending, and an index beside it."""
+    """Thunderbird keeps the e-mails of a folder in a file without an ending, and the index of the folder in another."""
     write(tmp_path / "Inbox", ("a@x", "Tea at four."), ("b@x", "Milk?"))
     data = (tmp_path / "Inbox").read_bytes().replace(b"\nFrom:", b"\nX-Mozilla-Status: 0001\nFrom:")
     (tmp_path / "Inbox").write_bytes(data)

@@ -54,10 +54,8 @@ def test_a_document_that_has_lost_chunks_is_what_is_left_of_it(collection):
     assert [(each.id, each.text) for each in collection.get(["tea"])] == [("tea", "")]
 
 
-def test_the_ids_of_many_documents_are_found_a_page_at_a_time(collection, monkeypatch):
-    monkeypatch.setattr(documents, "_PAGE", 4)
-    notes = [Document(f"n{row}", "tea", payload={"drink": True}) for row in range(11)]
-    collection.ingest([*notes, Document("beer", "beer", payload={"drink": False})])
+def noted_requests(collection, monkeypatch) -> list[int]:
+    """Return a list to which each request for points adds the number of its ids."""
     asked: list[int] = []
     retrieve = collection._backend.retrieve
 
@@ -66,6 +64,14 @@ def test_the_ids_of_many_documents_are_found_a_page_at_a_time(collection, monkey
         return retrieve(ids, *arguments)
 
     monkeypatch.setattr(collection._backend, "retrieve", noted)
+    return asked
+
+
+def test_the_ids_of_many_documents_are_found_a_page_at_a_time(collection, monkeypatch):
+    monkeypatch.setattr(documents, "_PAGE", 4)
+    notes = [Document(f"n{row}", "tea", payload={"drink": True}) for row in range(11)]
+    collection.ingest([*notes, Document("beer", "beer", payload={"drink": False})])
+    asked = noted_requests(collection, monkeypatch)
     found = collection.find({"drink": True})
     assert sorted(found) == sorted(each.id for each in notes)
     assert max(asked) == 4, "one request for all would keep searches waiting"
@@ -113,14 +119,7 @@ def test_a_document_without_its_chunks_is_listed(collection):
 def test_a_list_reads_a_page_of_records_at_a_time(collection, monkeypatch):
     monkeypatch.setattr(documents, "_PAGE", 4)
     collection.ingest([(f"n{row:02}", "tea") for row in range(11)])
-    asked: list[int] = []
-    retrieve = collection._backend.retrieve
-
-    def noted(ids, *arguments):
-        asked.append(len(ids))
-        return retrieve(ids, *arguments)
-
-    monkeypatch.setattr(collection._backend, "retrieve", noted)
+    asked = noted_requests(collection, monkeypatch)
     listed = collection.documents()
     assert [each.id for each in islice(listed, 4)] == ["n00", "n01", "n02", "n03"]
     assert asked[-2:] == [4, 4]

@@ -324,7 +324,11 @@ def _likeliest(sample: bytes, candidates: Collection[str]) -> str | None:
 
 
 def _is_plausible(text: str) -> bool:
-    """Return whether few words have a sign or a letter of another script in them, or a capital behind a letter."""
+    """Return whether a decoded text looks right.
+
+    A text in a wrong encoding has signs within words, letters of two scripts in a word, or capitals behind small
+    letters. A few of these are permitted, because a text in the right encoding may have them too.
+    """
     if _CONTROL.search(text):
         return False
     capitals = [each for each in _BEHIND_SMALL.findall(text) if each.isupper()]

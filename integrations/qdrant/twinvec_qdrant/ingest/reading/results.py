@@ -97,7 +97,9 @@ def hiding(source: str, reason: str, below: str) -> Failure:
 
 
 def unreadable(name: str, error: OSError, below: str) -> Failure:
-    """Return the failure to read a file of records; it may hide all documents whose ids begin with ``below``.
+    """Return the failure of a file of records that cannot be read.
+
+    A file of records holds many documents. The failure may hide all whose ids begin with ``below``.
 
     Raises:
         BaseException: see ``reason_of``.

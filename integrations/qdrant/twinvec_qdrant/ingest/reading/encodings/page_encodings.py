@@ -11,7 +11,7 @@ from twinvec.support.extras import import_extra
 
 
 def encodings_of_page(data: bytes, wrong: Collection[str] = ()) -> list[str]:
-    """Return the encodings that a page may have, the likeliest first, without those that are known to be ``wrong``."""
+    """Return the encodings that a page may have, the likeliest first; those in ``wrong`` are left out."""
     from charset_normalizer import detect
 
     dammit = import_extra("bs4.dammit", "documents", "reading web pages", "twinvec-qdrant")
